@@ -1,15 +1,5 @@
 #pragma once
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <functional>
-#include <memory>
-#include <vector>
-
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
 #include "heed/tests/attention_cases.h"
 #include "heed/tests/kernel_check.h"
 

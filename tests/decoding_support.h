@@ -1,12 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
-#include <doctest/doctest.h>
-
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/language_model.h"
 #include "model_support.h"

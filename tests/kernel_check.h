@@ -1,17 +1,6 @@
 #pragma once
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <functional>
-#include <limits>
-#include <vector>
-
-#include "heed/autograd/ops.h"
-#include "heed/core/attention.h"
 #include "heed/core/backend.h"
-#include "heed/core/device.h"
-#include "heed/core/random.h"
 #include "heed/tests/support.h"
 
 // Helpers for tests that call kernels of the CPU backend directly.

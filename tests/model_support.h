@@ -1,13 +1,5 @@
 #pragma once
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <string>
-#include <vector>
-
-#include "heed/autograd/autograd.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/config.h"
 #include "heed/models/module.h"

@@ -1,11 +1,6 @@
 #pragma once
 
-#include <algorithm>
-#include <string>
-#include <vector>
-
 #include "heed/autograd/cases/op_cases.h"
-#include "heed/autograd/ops.h"
 #include "heed/tests/kernel_check.h"
 
 // Ops that work on rows, as cases of any size.

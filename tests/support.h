@@ -6,20 +6,41 @@
 #include <time.h>
 #include <zlib.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
 #include "heed/base/error.h"
 #include "heed/core/device.h"
+#include "heed/tests/temporary_folder.h"
 
-// Shared by tests of several topics: changes and properties of their process, texts, files and
-// errors.
+// Shared by all tests: the headers that most of them use, changes and properties of their process, texts, files
+// and errors.
 
 #ifdef __SANITIZE_ADDRESS__
 extern "C" void __sanitizer_purge_allocator(void);

@@ -1,10 +1,5 @@
 #pragma once
 
-#include <doctest/doctest.h>
-
-#include <functional>
-#include <vector>
-
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/core/backend.h"
 #include "kernel_check.h"

@@ -1,13 +1,7 @@
 // Looking inside: the weights that a layer shows are those it used, for every variant in every use.
 
-#include <doctest/doctest.h>
-
-#include <map>
-#include <string>
-
 #include "heed/apps/report/capture.h"
 #include "heed/apps/report/report.h"
-#include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tests/model_support.h"
 

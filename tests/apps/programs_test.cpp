@@ -1,21 +1,13 @@
 // The sample programs from the outside: what they print, what they leave behind, and their exit status.
 
-#include <doctest/doctest.h>
 #include <sys/wait.h>
 
-#include <algorithm>
-#include <chrono>
 #include <csignal>
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "heed/apps/cli/program.h"
 #include "heed/apps/data/text_file.h"
-#include "heed/base/error.h"
-#include "heed/base/file.h"
 #include "heed/tests/hostile/small_runs.h"
-#include "heed/tests/temporary_folder.h"
 #include "heed/text/safetensors.h"
 
 namespace {

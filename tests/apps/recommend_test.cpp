@@ -2,19 +2,12 @@
 
 #include "heed/apps/tasks/learner.h"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <sstream>
 
 #include "heed/apps/data/synthetic_texts.h"
-#include "heed/autograd/ops.h"
 #include "heed/models/news_recommender.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/model_support.h"
-#include "heed/tests/temporary_folder.h"
 #include "heed/text/safetensors.h"
 #include "heed/training/ranking.h"
 

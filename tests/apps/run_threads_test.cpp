@@ -1,22 +1,11 @@
 // One run that several threads ask: each gets what it gets alone, by itself, through a queue that answers
 // together what waits, and in pieces while a text is written.
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <atomic>
-#include <cmath>
-#include <cstdlib>
-#include <string>
-#include <vector>
-
 #include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/train.h"
 #include "heed/base/unicode.h"
 #include "heed/tests/child_process.h"
 #include "heed/tests/hostile/small_runs.h"
-#include "heed/tests/support.h"
-#include "heed/tests/temporary_folder.h"
 
 using namespace heed;
 using namespace heed::test;

@@ -1,21 +1,13 @@
 // No setting does nothing: each one of a model or of training changes what is trained, for every task that
 // has it.
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "heed/apps/tasks/learner.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/start.h"
-#include "heed/autograd/autograd.h"
 #include "heed/tests/hostile/small_runs.h"
-#include "heed/tests/temporary_folder.h"
 #include "heed/text/safetensors.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/trainer.h"

@@ -3,17 +3,10 @@
 
 #include "heed/apps/tasks/settings.h"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstdlib>
-#include <functional>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "heed/apps/tasks/learner.h"
 #include "heed/apps/tasks/recipe.h"
-#include "heed/base/file.h"
 #include "heed/base/names.h"
 #include "heed/models/options.h"
 #include "heed/tests/model_support.h"

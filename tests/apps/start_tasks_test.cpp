@@ -1,14 +1,10 @@
 // Runs that start from other runs or from vectors of words, with frozen parts and learning rates of parts.
 
-#include <doctest/doctest.h>
-
 #include <nlohmann/json.hpp>
 
 #include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/start.h"
-#include "heed/base/file.h"
 #include "heed/tests/hostile/small_runs.h"
-#include "heed/tests/temporary_folder.h"
 #include "heed/text/safetensors.h"
 #include "heed/text/tokenizer.h"
 

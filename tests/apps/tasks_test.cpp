@@ -3,24 +3,13 @@
 
 #include "heed/tests/hostile/killed_training.h"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstdlib>
-#include <iterator>
-#include <limits>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "heed/apps/compare/comparison.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/text_to_text.h"
 #include "heed/apps/tasks/train.h"
-#include "heed/autograd/autograd.h"
-#include "heed/base/file.h"
-#include "heed/core/device.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/module.h"
 

@@ -3,17 +3,12 @@
 
 #include "heed/apps/tasks/text_to_text.h"
 
-#include <doctest/doctest.h>
-
-#include <cmath>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "heed/apps/tasks/learner.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/start.h"
 #include "heed/tests/hostile/small_runs.h"
-#include "heed/tests/temporary_folder.h"
 
 namespace {
 

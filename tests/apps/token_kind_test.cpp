@@ -1,10 +1,7 @@
 // tokenizer.kind=auto: what it takes for texts of several scripts, and what a run keeps of that.
 
-#include <doctest/doctest.h>
-
 #include "heed/apps/tasks/run.h"
 #include "heed/tests/hostile/small_runs.h"
-#include "heed/tests/temporary_folder.h"
 #include "heed/text/tokenizer.h"
 
 namespace {

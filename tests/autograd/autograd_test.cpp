@@ -1,15 +1,7 @@
 // The graph: gradients, recomputed segments and layers, random graphs.
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <optional>
-
-#include "heed/autograd/autograd.h"
 #include "heed/autograd/graph.h"
-#include "heed/autograd/ops.h"
 #include "heed/core/backend.h"
-#include "heed/core/device.h"
 #include "heed/core/profile.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/transformer.h"

@@ -1,24 +1,10 @@
 // What a program writes every day: making tensors, numbers beside them, indexing, printing, and messages that
 // name what was called. Gradients of the ops are checked in ops_test.cpp, over the table of cases.
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
 #include <exception>
-#include <limits>
-#include <map>
-#include <set>
-#include <sstream>
-#include <string>
 #include <type_traits>
-#include <vector>
 
-#include "heed/autograd/autograd.h"
 #include "heed/autograd/cases/op_cases.h"
-#include "heed/autograd/ops.h"
-#include "heed/base/error.h"
-#include "heed/base/file.h"
 #include "heed/tests/support.h"
 
 using namespace heed;

@@ -1,11 +1,5 @@
-#include <cmath>
-
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
-#include "heed/base/error.h"
 #include "heed/tests/model_support.h"
 #include "heed/tests/row_cases.h"
-#include "heed/tests/support.h"
 
 // Softmax, layer normalisation, cross entropy and the Fourier transform: the fused kernels against single ops
 // at every size, and where rows are odd.

@@ -1,18 +1,7 @@
 // What ops do at the edges of their domain: tensors without elements, one product term, positions that do not
 // fit, NaN, and gradients whose memory belongs to somebody else.
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <functional>
-#include <limits>
-#include <optional>
-#include <string_view>
-
-#include "heed/autograd/autograd.h"
 #include "heed/autograd/graph.h"
-#include "heed/autograd/ops.h"
-#include "heed/base/error.h"
 #include "heed/core/backend.h"
 #include "heed/tests/model_support.h"
 

@@ -1,15 +1,8 @@
 // The chain of trust over the op case table: finite differences in f64, composed against fused in f64, f32
 // against f64, and the same bits for every number of threads.
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-
-#include "heed/autograd/autograd.h"
 #include "heed/autograd/cases/op_cases.h"
-#include "heed/autograd/ops.h"
 #include "heed/core/backend.h"
-#include "heed/core/device.h"
 #include "heed/tests/support.h"
 #include "heed/training/optimizer.h"
 

@@ -3,14 +3,6 @@
 
 #include "heed/autograd/recurrence.h"
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <limits>
-#include <vector>
-
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
 #include "heed/core/backend.h"
 #include "heed/tests/support.h"
 

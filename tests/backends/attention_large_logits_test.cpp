@@ -2,10 +2,6 @@
 
 #include "heed/tests/attention_large_logits.h"
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-
 #include "heed/core/backend.h"
 #include "heed/core/low_precision.h"
 #include "heed/tests/kernel_check.h"

@@ -1,13 +1,6 @@
 // The attention kernels of the CPU backend against single ops in f64.
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <cstring>
-#include <limits>
-
 #include "heed/tests/attention_large_logits.h"
-#include "heed/tests/support.h"
 
 using namespace heed;
 using namespace heed::test;

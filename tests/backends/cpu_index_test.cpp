@@ -1,15 +1,6 @@
 // Gather, scatter-add and sorting kernels of the CPU backend.
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <numeric>
-
 #include "heed/core/backend.h"
-#include "heed/core/device.h"
-#include "heed/core/random.h"
 #include "heed/tests/support.h"
 
 using namespace heed;

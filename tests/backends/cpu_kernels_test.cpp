@@ -1,11 +1,4 @@
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <string_view>
-
-#include "heed/autograd/autograd.h"
 #include "heed/tests/kernel_check.h"
-#include "heed/tests/support.h"
 
 // The CPU kernels against straightforward loops in double.
 

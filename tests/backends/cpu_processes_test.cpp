@@ -1,28 +1,15 @@
 // The CPU backend and its process: fork, limits of the address space, memory that runs out.
 
 #include <dlfcn.h>
-#include <doctest/doctest.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
-#include <string_view>
-#include <thread>
-#include <vector>
 
-#include "heed/autograd/ops.h"
 #include "heed/backends/cpu/memory_pool.h"
-#include "heed/base/error.h"
-#include "heed/core/device.h"
 #include "heed/core/thread_pool.h"
 #include "heed/tests/child_process.h"
-#include "heed/tests/support.h"
 
 using namespace heed;
 using namespace heed::test;

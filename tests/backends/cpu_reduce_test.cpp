@@ -1,7 +1,3 @@
-#include <algorithm>
-#include <cstdint>
-#include <numeric>
-
 #include "heed/tests/kernel_check.h"
 
 using namespace heed;

@@ -3,22 +3,15 @@
 
 #include "heed/backends/cpu/gemm.h"
 
-#include <doctest/doctest.h>
-
 #include <bit>
-#include <cmath>
 #include <iostream>
-#include <limits>
 
-#include "heed/autograd/ops.h"
 #include "heed/backends/cpu/blas.h"
 #include "heed/core/backend.h"
-#include "heed/core/device.h"
 #include "heed/core/low_precision.h"
 #include "heed/tests/child_process.h"
 #include "heed/tests/kernel_check.h"
 #include "heed/tests/model_support.h"
-#include "heed/tests/support.h"
 
 using namespace heed;
 using namespace heed::test;

@@ -1,12 +1,7 @@
 #include "heed/backends/cpu/loop_times.h"
 
-#include <doctest/doctest.h>
-
-#include <thread>
-
 #include "heed/backends/cpu/blas.h"
 #include "heed/tests/kernel_check.h"
-#include "heed/tests/support.h"
 
 // How a step scales: its loops as they are recorded, the schedule of their tasks on some threads, and into
 // how many tasks the kernels cut their work. The number of tasks follows from the shapes alone; how long they

@@ -1,23 +1,10 @@
 // Numbers of 8 and 16 bits: in files, in products, as weights, and in a training loop.
 
-#include <doctest/doctest.h>
-
 #include <bit>
-#include <cmath>
-#include <limits>
-#include <optional>
-#include <thread>
-#include <vector>
 
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
 #include "heed/backends/cpu/blas.h"
-#include "heed/base/error.h"
-#include "heed/base/file.h"
 #include "heed/core/backend.h"
-#include "heed/core/device.h"
 #include "heed/core/low_precision.h"
-#include "heed/core/random.h"
 #include "heed/models/decoding.h"
 #include "heed/models/language_model.h"
 #include "heed/models/layers.h"

@@ -3,25 +3,14 @@
 
 #include "heed/core/ranks.h"
 
-#include <doctest/doctest.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
 #include <csignal>
-#include <cstring>
-#include <fstream>
-#include <functional>
 #include <iostream>
-#include <memory>
-#include <optional>
 
-#include "heed/core/device.h"
 #include "heed/tests/child_process.h"
 #include "heed/tests/run_records.h"
-#include "heed/tests/support.h"
-#include "heed/tests/temporary_folder.h"
 #include "heed/tests/training_tasks.h"
 #include "heed/training/gradient_exchange.h"
 #include "heed/training/trainer.h"

@@ -1,11 +1,5 @@
 // Attention's kernels for matrix hardware, over fragments in shared memory, which any device has.
 
-#include <algorithm>
-#include <cmath>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "heed/backends/vulkan/attention.h"
 #include "heed/backends/vulkan/matrix_hardware.h"
 #include "heed/tests/vulkan_attention.h"

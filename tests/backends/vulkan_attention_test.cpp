@@ -1,8 +1,5 @@
 // The attention kernels of the Vulkan backend against those of the CPU, on the same cases.
 
-#include <utility>
-#include <vector>
-
 #include "heed/tests/vulkan_attention.h"
 
 using namespace heed;

@@ -1,13 +1,7 @@
 // The device layer of the Vulkan backend: choice of device, memory, the stream, limits, faults.
 
-#include <cstdlib>
-#include <memory>
-
-#include "heed/autograd/ops.h"
 #include "heed/backends/vulkan/launch.h"
 #include "heed/core/backend.h"
-#include "heed/core/device.h"
-#include "heed/tests/support.h"
 #include "heed/tests/vulkan_support.h"
 
 using namespace heed;

@@ -2,10 +2,6 @@
 // numbers, beside those of the CPU: every layout, special values, and limits so tiny that everything
 // has to be cut into pieces.
 
-#include <cmath>
-#include <functional>
-#include <vector>
-
 #include "heed/tests/vulkan_compare.h"
 
 using namespace heed;

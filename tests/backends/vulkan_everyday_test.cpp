@@ -1,11 +1,6 @@
 // What a program writes every day, on a Vulkan device: tensors that move, errors that come later, sampling,
 // mixed precision in a loop of one's own. ops_test.cpp and vulkan_ops_test.cpp compare the ops.
 
-#include <cmath>
-#include <sstream>
-
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
 #include "heed/models/decoding.h"
 #include "heed/models/layers.h"
 #include "heed/models/search.h"

@@ -1,12 +1,6 @@
 // Every attention variant in half precision: a layer's output, gradients and auxiliary losses against f32,
 // and training.
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/classifier.h"
 #include "heed/tests/vulkan_support.h"

@@ -1,7 +1,6 @@
 // Linear maps in fewer dispatches: products that apply an activation or its derivative, maps of the same rows
 // at once, and weight and bias gradients in one pass. Against the bits, or the numbers, of one after another.
 
-#include "heed/autograd/autograd.h"
 #include "heed/autograd/graph.h"
 #include "heed/backends/vulkan/matmul_operands.h"
 #include "heed/tests/vulkan_compare.h"

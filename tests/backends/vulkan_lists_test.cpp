@@ -2,7 +2,6 @@
 // sizes, tensors that begin in the middle of their memory, half types and lowered limits; and how few
 // dispatches they take.
 
-#include "heed/core/device.h"
 #include "heed/tests/vulkan_compare.h"
 
 using namespace heed;

@@ -1,11 +1,8 @@
 // The loss over a vocabulary on a Vulkan device: how many rows of logits at a time, what a chunk costs, half
 // types against f32 on the same rounded numbers, and small gradients under a loss scale.
 
-#include "heed/autograd/autograd.h"
 #include "heed/autograd/graph.h"
-#include "heed/autograd/ops.h"
 #include "heed/core/backend.h"
-#include "heed/core/device.h"
 #include "heed/tests/vulkan_compare.h"
 
 namespace heed::vulkan {

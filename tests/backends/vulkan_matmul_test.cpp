@@ -1,10 +1,3 @@
-#include <algorithm>
-#include <array>
-#include <cstring>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "heed/backends/vulkan/matrix_hardware.h"
 #include "heed/backends/vulkan/shader_code.h"
 #include "heed/tests/vulkan_compare.h"

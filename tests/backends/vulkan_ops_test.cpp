@@ -1,6 +1,5 @@
 // The op case table, CPU against Vulkan in f32: values and gradients.
 
-#include "heed/autograd/autograd.h"
 #include "heed/autograd/cases/op_cases.h"
 #include "heed/tests/vulkan_compare.h"
 

@@ -2,13 +2,8 @@
 // by work, float controls, constants that are written into modules, and what becomes of special values.
 
 #include <bit>
-#include <limits>
-#include <map>
 
-#include "heed/autograd/ops.h"
 #include "heed/backends/vulkan/shader_code.h"
-#include "heed/core/device.h"
-#include "heed/tests/support.h"
 #include "heed/tests/vulkan_compare.h"
 
 using namespace heed;

@@ -1,5 +1,4 @@
 #include "heed/backends/vulkan/launch.h"
-#include "heed/core/device.h"
 #include "heed/tests/row_cases.h"
 #include "heed/tests/vulkan_compare.h"
 

@@ -3,15 +3,12 @@
 
 #include "heed/tests/hostile/killed_training.h"
 
-#include <doctest/doctest.h>
 #include <sys/wait.h>
 
 #include <cctype>
 #include <nlohmann/json.hpp>
 
 #include "heed/apps/tasks/learner.h"
-#include "heed/base/error.h"
-#include "heed/core/device.h"
 #include "heed/tests/vulkan_support.h"
 
 namespace {

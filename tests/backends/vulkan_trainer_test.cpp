@@ -1,9 +1,6 @@
 // The trainer on a Vulkan device: the losses of the CPU, no wait inside a step, and what happens when a
 // gradient is not finite.
 
-#include <limits>
-
-#include "heed/autograd/ops.h"
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/tests/kernel_check.h"
 #include "heed/tests/vulkan_support.h"

@@ -1,10 +1,5 @@
 // Whole trainings on a Vulkan device: the loss curve of the CPU, the same bits again, half precision.
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-
-#include "heed/autograd/ops.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/loss.h"
 #include "heed/tests/vulkan_support.h"

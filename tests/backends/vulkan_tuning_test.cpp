@@ -1,17 +1,9 @@
-#include <cstdlib>
-#include <filesystem>
-#include <string>
-
-#include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include "heed/backends/vulkan/attention.h"
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/backends/vulkan/tuning.h"
-#include "heed/base/file.h"
 #include "heed/base/json.h"
-#include "heed/core/device.h"
-#include "heed/tests/temporary_folder.h"
 #include "heed/tests/vulkan_support.h"
 #include "heed/training/checkpoint.h"
 

@@ -1,6 +1,5 @@
 // Files and folders: what is written is whole, and what is held open is not followed elsewhere.
 
-#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -9,16 +8,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
-#include <cstring>
 
 #include "heed/base/digest.h"
-#include "heed/base/error.h"
-#include "heed/base/file.h"
 #include "heed/base/open_folder.h"
 #include "heed/tests/support.h"
-#include "heed/tests/temporary_folder.h"
 
 using namespace heed;
 using namespace heed::test;

@@ -1,29 +1,15 @@
 // The pools of threads and of memory.
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <atomic>
 #include <cfenv>
-#include <chrono>
-#include <cstdint>
-#include <cstring>
 #include <new>
 #include <nlohmann/json.hpp>
-#include <numeric>
-#include <optional>
 #include <random>
 #include <stdexcept>
-#include <thread>
-#include <vector>
 
-#include "heed/autograd/ops.h"
 #include "heed/backends/cpu/memory_pool.h"
-#include "heed/base/error.h"
 #include "heed/base/json.h"
 #include "heed/base/plain_numbers.h"
 #include "heed/core/backend.h"
-#include "heed/core/device.h"
 #include "heed/core/thread_pool.h"
 #include "heed/tests/support.h"
 

@@ -1,6 +1,3 @@
-#include <array>
-
-#include "heed/autograd/ops.h"
 #include "heed/backends/kernels.h"
 #include "heed/tests/kernel_check.h"
 

@@ -3,23 +3,14 @@
 // This runs the rows whose names hold a word:
 //   HEED_HOSTILE=metrics heed_tests --source-file='*/hostile_test.cpp'
 
-#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <sstream>
-#include <thread>
 
 #include "heed/apps/data/text_file.h"
-#include "heed/base/error.h"
 #include "heed/tests/hostile/hostile_uses.h"
-#include "heed/tests/support.h"
-#include "heed/tests/temporary_folder.h"
 
 namespace {
 

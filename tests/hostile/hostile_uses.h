@@ -5,12 +5,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include <functional>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
-#include "heed/base/error.h"
 #include "heed/tests/hostile/small_runs.h"
 
 namespace heed::test {

@@ -2,21 +2,10 @@
 //
 //   HEED_MUTATIONS=1000 heed_tests --source-file='*/mutations_test.cpp'   does so many for each task
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <sstream>
 
-#include "heed/base/error.h"
 #include "heed/tests/hostile/small_runs.h"
-#include "heed/tests/support.h"
-#include "heed/tests/temporary_folder.h"
 
 namespace {
 

@@ -1,15 +1,5 @@
 #include "heed/tests/hostile/hostile_uses.h"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstring>
-#include <set>
-#include <sstream>
-
-#include "heed/base/error.h"
-#include "heed/tests/temporary_folder.h"
-
 namespace heed::test {
 namespace {
 

@@ -1,11 +1,5 @@
 #include "heed/tests/hostile/hostile_uses.h"
 
-#include <doctest/doctest.h>
-
-#include <array>
-
-#include "heed/tests/support.h"
-
 namespace heed::test {
 
 namespace fs = std::filesystem;

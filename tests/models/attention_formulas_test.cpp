@@ -1,15 +1,6 @@
 // What the reference cases of tests/vectors do not show of the mechanisms: decoding with a state, random draws,
 // numbers at the ends of their range, and settings other than the defaults.
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <string>
-#include <vector>
-
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/layers.h"
 #include "heed/tests/model_support.h"

@@ -1,18 +1,10 @@
 // Settings of attention from the edge of their ranges and far beyond: either a layer that runs, or an Error.
 
-#include <doctest/doctest.h>
 #include <sys/resource.h>
 
-#include <chrono>
-#include <cmath>
-#include <limits>
-
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/classifier.h"
 #include "heed/tests/model_support.h"
-#include "heed/tests/support.h"
 
 using namespace heed;
 using namespace heed::test;

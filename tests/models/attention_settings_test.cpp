@@ -1,10 +1,4 @@
-#include <doctest/doctest.h>
 
-#include <algorithm>
-#include <cmath>
-
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tests/model_support.h"
 

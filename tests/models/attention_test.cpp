@@ -1,8 +1,4 @@
-#include <doctest/doctest.h>
 
-#include <set>
-
-#include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/cases/attention_capabilities.h"
 #include "heed/tests/made_part.h"

@@ -1,7 +1,3 @@
-#include <doctest/doctest.h>
-
-#include <array>
-#include <cmath>
 #include <iomanip>
 
 #include "heed/base/names.h"

@@ -1,8 +1,4 @@
-#include <doctest/doctest.h>
 
-#include <algorithm>
-
-#include "heed/autograd/ops.h"
 #include "heed/core/profile.h"
 #include "heed/models/search.h"
 #include "heed/tests/model_support.h"

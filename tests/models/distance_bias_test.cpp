@@ -1,14 +1,7 @@
 // Positions by what is added to the logits of attention: ALiBi's slopes and T5's learned numbers, from the
 // options of the kernel to whole models.
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <limits>
-#include <memory>
-
 #include "heed/autograd/graph.h"
-#include "heed/autograd/ops.h"
 #include "heed/models/classifier.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/language_model.h"

@@ -1,11 +1,6 @@
 // What a model would cost, known before it holds any memory.
 
-#include <doctest/doctest.h>
 #include <sys/resource.h>
-
-#include <chrono>
-#include <memory>
-#include <thread>
 
 #include "heed/apps/tasks/recipe.h"
 #include "heed/models/attention/attention.h"

@@ -1,7 +1,5 @@
 // Several threads of an application: many may compute with one model, and train models of their own.
 
-#include <doctest/doctest.h>
-
 #include "heed/models/attention/attention.h"
 #include "heed/models/classifier.h"
 #include "heed/models/language_model.h"

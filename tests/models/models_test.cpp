@@ -1,8 +1,4 @@
-#include <doctest/doctest.h>
 
-#include <cmath>
-
-#include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/cases/model_cases.h"
 #include "heed/models/classifier.h"

@@ -1,14 +1,8 @@
 // What later models put in place of the blocks of 2017: gated feed-forward layers, RMS normalisation, rotary
 // positions and grouped queries.
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <functional>
 #include <numbers>
-#include <set>
 
-#include "heed/autograd/ops.h"
 #include "heed/models/classifier.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/language_model.h"

@@ -1,16 +1,5 @@
 // Modules of an application's own: names, sequences and lists of layers, summaries, and optimizers over them.
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <limits>
-#include <map>
-#include <memory>
-#include <set>
-#include <string>
-
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/classifier.h"
 #include "heed/models/config.h"
@@ -18,7 +7,6 @@
 #include "heed/models/language_model.h"
 #include "heed/models/layers.h"
 #include "heed/tests/model_support.h"
-#include "heed/tests/temporary_folder.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/optimizer.h"
 

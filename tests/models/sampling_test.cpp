@@ -1,13 +1,5 @@
 #include "heed/models/decoding.h"
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <limits>
-#include <numeric>
-
-#include "heed/autograd/ops.h"
-#include "heed/core/device.h"
 #include "heed/models/search.h"
 #include "heed/tests/model_support.h"
 

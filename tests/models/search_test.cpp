@@ -1,10 +1,4 @@
-#include <doctest/doctest.h>
 
-#include <algorithm>
-#include <cmath>
-
-#include "heed/autograd/ops.h"
-#include "heed/core/device.h"
 #include "heed/models/search.h"
 #include "heed/tests/model_support.h"
 

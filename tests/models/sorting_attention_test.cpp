@@ -1,11 +1,5 @@
 // The attentions that sort words first, held to their definitions between all pairs of words.
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/attention/cluster_count.h"
 #include "heed/models/classifier.h"

@@ -2,21 +2,12 @@
 // is found by its name like heed's own, and mistakes in registering one are errors.
 
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <atomic>
-#include <cmath>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "heed/apps/tasks/learner.h"
-#include "heed/autograd/ops.h"
-#include "heed/base/file.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/cases/attention_capabilities.h"
 #include "heed/models/classifier.h"
+#include "heed/tests/support.h"
 
 using namespace heed;
 

@@ -1,9 +1,5 @@
 // The sample programs and the heed tool, linked with an application's own mechanism.
 
-#include <doctest/doctest.h>
-
-#include <string>
-
 #include "program_runner.h"
 #include "support.h"
 #include "temporary_folder.h"

@@ -1,14 +1,7 @@
 // The batches of an epoch: of examples, and of windows of a long text.
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <limits>
-#include <set>
-
-#include "heed/base/error.h"
-#include "heed/core/random.h"
 #include "heed/text/batching.h"
+#include "heed/tests/support.h"
 #include "heed/text/token_stream.h"
 
 using namespace heed;

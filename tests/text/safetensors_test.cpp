@@ -1,13 +1,6 @@
 #include "heed/text/safetensors.h"
 
-#include <doctest/doctest.h>
-
-#include <cstring>
-#include <limits>
-
-#include "heed/base/file.h"
 #include "heed/tests/support.h"
-#include "heed/tests/temporary_folder.h"
 
 using namespace heed;
 using namespace heed::test;

@@ -1,16 +1,12 @@
 // Tokenizers of characters, words, pieces (WordPiece, Unigram) and of SentencePiece files. Byte-level BPE:
 // tokenizer_test.cpp.
 
-#include <doctest/doctest.h>
 #include <rapidcheck.h>
 
-#include <algorithm>
 #include <bit>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "heed/apps/tasks/recipe.h"
-#include "heed/base/error.h"
 #include "heed/base/unicode.h"
 #include "heed/tests/support.h"
 #include "heed/text/pre_tokenizers.h"

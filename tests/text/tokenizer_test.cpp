@@ -1,19 +1,10 @@
 #include "heed/text/tokenizer.h"
 
-#include <doctest/doctest.h>
 #include <rapidcheck.h>
 
-#include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
-#include <thread>
-#include <utility>
 
-#include "heed/base/error.h"
-#include "heed/base/file.h"
 #include "heed/base/unicode.h"
-#include "heed/core/random.h"
 #include "heed/tests/support.h"
 #include "heed/text/tokenizer_parts.h"
 

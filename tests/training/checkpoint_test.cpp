@@ -1,28 +1,15 @@
 #include "heed/training/checkpoint.h"
 
-#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstdlib>
-#include <fstream>
-#include <limits>
-#include <map>
 #include <random>
-#include <set>
-#include <thread>
 
 #include "heed/base/digest.h"
-#include "heed/base/file.h"
 #include "heed/base/open_folder.h"
-#include "heed/tests/support.h"
-#include "heed/tests/temporary_folder.h"
 #include "heed/tests/training_tasks.h"
 #include "heed/text/safetensors.h"
 #include "heed/training/trainer.h"

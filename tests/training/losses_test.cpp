@@ -1,21 +1,9 @@
 // Losses beside the usual one: perplexity, masked tokens, and the losses that layers add.
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <map>
-#include <numeric>
-
 #include "heed/apps/data/large_text.h"
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
-#include "heed/base/file.h"
 #include "heed/models/classifier.h"
 #include "heed/models/language_model.h"
 #include "heed/tests/model_support.h"
-#include "heed/tests/temporary_folder.h"
 #include "heed/training/perplexity.h"
 #include "heed/training/trainer.h"
 

@@ -1,16 +1,9 @@
 // Optimizers: their kernels, and rates of parts.
 
-#include <doctest/doctest.h>
-
-#include <limits>
-
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
-#include "heed/base/error.h"
+#include "heed/training/optimizer.h"
 #include "heed/core/low_precision.h"
 #include "heed/models/layers.h"
 #include "heed/tests/kernel_check.h"
-#include "heed/training/optimizer.h"
 
 using namespace heed;
 using namespace heed::test;

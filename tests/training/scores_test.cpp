@@ -1,16 +1,8 @@
 // Scores of answers: BLEU, ROUGE, ranks of answers.
 
-#include <doctest/doctest.h>
-
-#include <filesystem>
-#include <limits>
 #include <nlohmann/json.hpp>
-#include <sstream>
-#include <string>
-#include <utility>
 
-#include "heed/base/error.h"
-#include "heed/base/file.h"
+#include "heed/tests/support.h"
 #include "heed/training/ranking.h"
 #include "heed/training/text_metrics.h"
 

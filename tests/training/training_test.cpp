@@ -1,21 +1,10 @@
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
-#include <sstream>
-#include <thread>
 
 #include "heed/base/unicode.h"
 #include "heed/core/backend.h"
-#include "heed/core/device.h"
 #include "heed/models/layers.h"
 #include "heed/models/module.h"
 #include "heed/models/transformer.h"
-#include "heed/tests/support.h"
-#include "heed/tests/temporary_folder.h"
 #include "heed/tests/training_tasks.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/trainer.h"
