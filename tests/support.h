@@ -46,6 +46,9 @@
 extern "C" void __sanitizer_purge_allocator(void);
 #endif
 
+/// Checks that an expression throws a heed::Error whose message contains `part`.
+#define CHECK_ERROR(expression, part) CHECK_THROWS_WITH_AS(expression, doctest::Contains(part), heed::Error)
+
 namespace heed::test {
 
 /// True when a sanitizer watches. It takes several times the time, memory and addresses, so limits

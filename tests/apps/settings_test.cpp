@@ -111,8 +111,7 @@ TEST_CASE("settings are read into the struct that declared them") {
   CHECK(some.steps == 7);
   CHECK(some.rate == 0.5);
   CHECK(some.columns == std::vector<std::string>{"2", "3"});
-  CHECK_THROWS_WITH_AS(check_ranges("owner", SomeSettings{.rate = 2}),
-                       doctest::Contains("owner: training.rate is 2; it must be 0 to 1"), Error);
+  CHECK_ERROR(check_ranges("owner", SomeSettings{.rate = 2}), "owner: training.rate is 2; it must be 0 to 1");
 }
 
 TEST_CASE("settings: what is wrong is named with what is allowed") {

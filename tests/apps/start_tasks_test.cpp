@@ -328,8 +328,7 @@ TEST_CASE("--from: a run that was ended before its first checkpoint begins again
   lose_checkpoint();
   fs::remove_all(source);
   said_in_training("classify", source, {"seed=5"});
-  CHECK_THROWS_WITH_AS(said_in_training("classify", ended, settings, /*resume=*/true),
-                       doctest::Contains("have changed"), Error);
+  CHECK_ERROR(said_in_training("classify", ended, settings, /*resume=*/true), "have changed");
 }
 
 TEST_CASE("--from: model and tokenizer are the other run's, and what has no place or is overruled is named") {
@@ -372,9 +371,9 @@ TEST_CASE("part rates and frozen parts: broken off and resumed, the same bits") 
   said_in_training("classify", folder / "whole", with_steps("training.steps=20"));
   said_in_training("classify", folder / "broken", with_steps("training.steps=10"));
   const std::string before = content_of(folder / "broken" / "config.json");
-  CHECK_THROWS_WITH_AS(
+  CHECK_ERROR(
       said_in_training("classify", folder / "broken", with_steps("training.steps=5"), /*resume=*/true),
-      doctest::Contains("has made 10 steps, but this training ends after 5"), Error);
+      "has made 10 steps, but this training ends after 5");
   CHECK(content_of(folder / "broken" / "config.json") == before);
   said_in_training("classify", folder / "broken", with_steps("training.steps=20"), /*resume=*/true);
   CHECK(tensors_of(folder / "broken" / "model.safetensors") ==

@@ -80,7 +80,7 @@ TEST_CASE("autograd: an op with several results has one backward") {
   const std::vector<Tensor> one = through_two();
   backward(loss(one[1]));
   CHECK(gradient(x).to_doubles() == std::vector<double>{54, 54});
-  CHECK_THROWS_WITH_AS(backward(loss(one[0])), doctest::Contains("linear_maps was already walked"), Error);
+  CHECK_ERROR(backward(loss(one[0])), "linear_maps was already walked");
 
   const NoGrad no_grad;
   for (const Tensor& result : through_two()) CHECK_FALSE(result.tracked());
@@ -88,16 +88,15 @@ TEST_CASE("autograd: an op with several results has one backward") {
 
 TEST_CASE("autograd: errors name what is wrong") {
   const Tensor x = leaf({1, 2});
-  CHECK_THROWS_WITH_AS(backward(x * 2), doctest::Contains("[2]"), Error);
-  CHECK_THROWS_WITH_AS(backward(sum(x.detach())), doctest::Contains("does not depend"), Error);
+  CHECK_ERROR(backward(x * 2), "[2]");
+  CHECK_ERROR(backward(sum(x.detach())), "does not depend");
   const Tensor y = sum(square(x));
   backward(y);
-  CHECK_THROWS_WITH_AS(backward(y), doctest::Contains("already walked"), Error);
-  CHECK_THROWS_WITH_AS(gradient(y), doctest::Contains("not a leaf"), Error);
+  CHECK_ERROR(backward(y), "already walked");
+  CHECK_ERROR(gradient(y), "not a leaf");
   CHECK_THROWS_WITH_AS(x + leaf({1, 2, 3}), "add: shapes [2] and [3] do not broadcast", Error);
-  CHECK_THROWS_WITH_AS(matmul(Tensor::ones({2, 3}), Tensor::ones({2, 3})), doctest::Contains("[2, 3]"),
-                       Error);
-  CHECK_THROWS_WITH_AS(Tensor::ones({2}) + x, doctest::Contains("f32 and f64"), Error);
+  CHECK_ERROR(matmul(Tensor::ones({2, 3}), Tensor::ones({2, 3})), "[2, 3]");
+  CHECK_ERROR(Tensor::ones({2}) + x, "f32 and f64");
 }
 
 TEST_CASE(
@@ -223,7 +222,7 @@ TEST_CASE(
     if (changed == &other)
       backward(sum(out));
     else
-      CHECK_THROWS_WITH_AS(backward(sum(out)), doctest::Contains("overwritten"), Error);
+      CHECK_ERROR(backward(sum(out)), "overwritten");
   }
 }
 
@@ -234,7 +233,7 @@ TEST_CASE("recompute: a layer that leaves something in the context is refused") 
   };
   const Tensor x = parameter(Tensor::ones({1}));
   Context context = Context::train(1, 1);
-  CHECK_THROWS_WITH_AS(recomputed_layer(layer, x, {}, context), doctest::Contains("recompute_layers"), Error);
+  CHECK_ERROR(recomputed_layer(layer, x, {}, context), "recompute_layers");
   CHECK(context.losses.empty());
 }
 

@@ -243,13 +243,10 @@ TEST_CASE(
   const auto with = [&](std::int32_t length) {
     return fourier(slice(x, 0, 0, 1), Tensor::from(std::vector<std::int32_t>{length}, {1}));
   };
-  CHECK_THROWS_WITH_AS(with(71), doctest::Contains("the length of sample 0 is 71, and x has 70 positions"),
-                       Error);
-  CHECK_THROWS_WITH_AS(with(-1), doctest::Contains("is -1"), Error);
-  CHECK_THROWS_WITH_AS(fourier(x, cast(lengths, DType::f32)), doctest::Contains("lengths must be i32 [5]"),
-                       Error);
-  CHECK_THROWS_WITH_AS(fourier(slice(x, 0, 0, 2), lengths), doctest::Contains("lengths must be i32 [2]"),
-                       Error);
-  CHECK_THROWS_WITH_AS(fourier(reshape(x, {350, 48})), doctest::Contains("got shape"), Error);
-  CHECK_THROWS_WITH_AS(fourier(Tensor::zeros({1, 46'341, 1})), doctest::Contains("46340"), Error);
+  CHECK_ERROR(with(71), "the length of sample 0 is 71, and x has 70 positions");
+  CHECK_ERROR(with(-1), "is -1");
+  CHECK_ERROR(fourier(x, cast(lengths, DType::f32)), "lengths must be i32 [5]");
+  CHECK_ERROR(fourier(slice(x, 0, 0, 2), lengths), "lengths must be i32 [2]");
+  CHECK_ERROR(fourier(reshape(x, {350, 48})), "got shape");
+  CHECK_ERROR(fourier(Tensor::zeros({1, 46'341, 1})), "46340");
 }

@@ -104,9 +104,7 @@ TEST_CASE("a tensor assigned between forward and backward is an error where its 
   const Tensor w = parameter(Tensor::from<double>({1}, {1})), x = Tensor::from<double>({2}, {1});
   const Tensor product = w * x;
   x.assign(std::span<const double>(Doubles{10}));
-  CHECK_THROWS_WITH_AS(backward(product),
-                       doctest::Contains("backward: a tensor that the gradient of mul reads was overwritten"),
-                       Error);
+  CHECK_ERROR(backward(product), "backward: a tensor that the gradient of mul reads was overwritten");
   backward(w * x);
   CHECK(gradient(w).item() == 10);
 
@@ -142,7 +140,7 @@ TEST_CASE("an optimizer's step overwrites its weights") {
   const Tensor early = square(w);
   backward(square(w));
   sgd.step(0.1);
-  CHECK_THROWS_WITH_AS(backward(early), doctest::Contains("an optimizer step"), Error);
+  CHECK_ERROR(backward(early), "an optimizer step");
 }
 
 TEST_CASE("an error leaves the rest of the graph as it was") {

@@ -198,10 +198,9 @@ VULKAN_TEST("vulkan: a target that is no class is an error at the next wait, wit
   const Tensor targets = Tensor::from(std::vector<std::int32_t>{0, 1, 3, -2, -1}, {5}, device);
   const Tensor loss = empty_on(device, {5}), logs = empty_on(device, {5, 2});
   backend.cross_entropy.forward(logits, targets, 0, -1, loss, logs);
-  CHECK_THROWS_WITH_AS(loss.to_doubles(),
-                       doctest::Contains("cross_entropy: a target is not a class in [0, 3)"), Error);
+  CHECK_ERROR(loss.to_doubles(), "cross_entropy: a target is not a class in [0, 3)");
   backend.cross_entropy.forward(logits, targets, 0, -1, loss, logs);
-  CHECK_THROWS_WITH_AS(loss.to_doubles(), doctest::Contains("(position 2)"), Error);
+  CHECK_ERROR(loss.to_doubles(), "(position 2)");
   CHECK(loss.to_doubles().size() == 5);  // said once
 }
 
@@ -229,13 +228,13 @@ VULKAN_TEST("vulkan: an index that is no row is an error, with its position") {
   const Tensor x = copy_on(device, floats({2, 4, 3})), out = empty_on(device, {2, 3, 3});
   const Tensor index = Tensor::from(std::vector<std::int32_t>{0, -1, 1, 2, -2, 4}, {2, 3}, device);
   backend.gather_rows(x, index, out);
-  CHECK_THROWS_WITH_AS(out.to_doubles(), doctest::Contains("gather_rows: an index is outside [0, 4)"), Error);
+  CHECK_ERROR(out.to_doubles(), "gather_rows: an index is outside [0, 4)");
   backend.scatter_add_rows(out, index, x);
-  CHECK_THROWS_WITH_AS(x.to_doubles(), doctest::Contains("(position 4)"), Error);
+  CHECK_ERROR(x.to_doubles(), "(position 4)");
   // Indices are looked at where there is no row to add to, too.
   const Tensor first = copy_on(device, Tensor::from(std::vector<std::int32_t>{-1, 0}, {1, 2}));
   backend.scatter_add_rows(copy_on(device, floats({1, 2, 3})), first, empty_on(device, {1, 0, 3}));
-  CHECK_THROWS_WITH_AS(synchronize(device), doctest::Contains("position 1"), Error);
+  CHECK_ERROR(synchronize(device), "position 1");
 }
 
 VULKAN_TEST("vulkan: argsort and top-k, stable, NaN as the largest") {

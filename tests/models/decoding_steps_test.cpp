@@ -63,7 +63,7 @@ TEST_CASE("growing: what another handle sees, or a gradient reads, is not writte
   CHECK(other.to_vector<float>() == concat({first, numbered({2, 1, 2}, 90)}, 1).to_vector<float>());
   const Tensor parameter = heed::parameter(numbered({2, 1, 2}));
   CHECK(appended(first, parameter).tracked());
-  CHECK_THROWS_WITH_AS(appended(first, numbered({2, 1, 3})), doctest::Contains("cannot add"), Error);
+  CHECK_ERROR(appended(first, numbered({2, 1, 3})), "cannot add");
 }
 
 TEST_CASE("growing: rows in any order are those that index_select finds, and few of them move") {
@@ -86,7 +86,7 @@ TEST_CASE("growing: rows in any order are those that index_select finds, and few
   CHECK(RowOrder(second).of(held).to_vector<float>() == chosen(before, second));
   CHECK(held.to_vector<float>() == before.to_vector<float>());  // another handle sees it
   const std::vector<std::int32_t> beyond{0, 2};
-  CHECK_THROWS_WITH_AS(RowOrder(beyond).of(held), doctest::Contains("row 2 is not one of 2"), Error);
+  CHECK_ERROR(RowOrder(beyond).of(held), "row 2 is not one of 2");
 }
 
 TEST_CASE("growing: the last rows take the places of those that end") {
@@ -161,13 +161,12 @@ TEST_CASE("decoding: rows that are not there are refused") {
   LanguageModelSteps texts(text_model, Tokens{1}, 2, 4);
   texts.step(Tensor::zeros({2}, DType::i32));
   for (const std::int32_t row : {5, -1})
-    CHECK_THROWS_WITH_AS(texts.reorder(std::vector<std::int32_t>{0, row}),
-                         doctest::Contains("is not one of 2"), Error);
+    CHECK_ERROR(texts.reorder(std::vector<std::int32_t>{0, row}), "is not one of 2");
   EncoderDecoder model(tiny_config());
   EncoderDecoderSteps steps(model, pad_tokens(std::vector<Tokens>{{3, 4}, {5}}));
   steps.step(Tensor::zeros({2}, DType::i32));
-  CHECK_THROWS_WITH_AS(steps.reorder({}), doctest::Contains("no row"), Error);
-  CHECK_THROWS_WITH_AS(steps.step(Tensor::zeros({0}, DType::i32)), doctest::Contains("needs a token"), Error);
+  CHECK_ERROR(steps.reorder({}), "no row");
+  CHECK_ERROR(steps.step(Tensor::zeros({0}, DType::i32)), "needs a token");
 }
 
 TEST_CASE("decoding: hypotheses that share a row of the memory read what each reads from one of its own") {

@@ -21,7 +21,7 @@ std::string one_tensor(const std::string& dtype, const std::string& shape, const
 
 void check_refused(const std::string& bytes, const char* reason) {
   CAPTURE(reason);
-  CHECK_THROWS_WITH_AS(parse_safetensors(bytes, "test.safetensors"), doctest::Contains(reason), Error);
+  CHECK_ERROR(parse_safetensors(bytes, "test.safetensors"), reason);
 }
 
 TensorFile sample() {
@@ -133,8 +133,8 @@ TEST_CASE("safetensors: who does not use a tensor need not be able to hold it") 
   wide.append(reinterpret_cast<const char*>(&value), 8);
   CHECK(contains(reason(wide), "does not fit 32 bits"));
   UnsupportedTensors unread;  // a damaged file is one in any case
-  CHECK_THROWS_WITH_AS(parse_safetensors(file_of(one_tensor("U8", "[4]", "[4,8]"), 8), "x", {}, &unread),
-                       doctest::Contains("leave a hole"), Error);
+  CHECK_ERROR(parse_safetensors(file_of(one_tensor("U8", "[4]", "[4,8]"), 8), "x", {}, &unread),
+              "leave a hole");
 }
 
 TEST_CASE("safetensors: a name twice, and tensors that overlap, are refused") {
@@ -172,14 +172,10 @@ TEST_CASE("safetensors: empty tensors are kept") {
 TEST_CASE("safetensors: what cannot be saved is refused before a file is made") {
   const TemporaryFolder folder;
   const Tensor x = Tensor::zeros({2});
-  CHECK_THROWS_WITH_AS(save_safetensors(folder / "x", {{{"\xff", x}}, {}}), doctest::Contains("UTF-8"),
-                       Error);
-  CHECK_THROWS_WITH_AS(save_safetensors(folder / "x", {{{"__metadata__", x}}, {}}),
-                       doctest::Contains("reserved"), Error);
-  CHECK_THROWS_WITH_AS(save_safetensors(folder / "x", {{{"y", Tensor()}}, {}}),
-                       doctest::Contains("undefined"), Error);
+  CHECK_ERROR(save_safetensors(folder / "x", {{{"\xff", x}}, {}}), "UTF-8");
+  CHECK_ERROR(save_safetensors(folder / "x", {{{"__metadata__", x}}, {}}), "reserved");
+  CHECK_ERROR(save_safetensors(folder / "x", {{{"y", Tensor()}}, {}}), "undefined");
   const FullDisk full(100);
-  CHECK_THROWS_WITH_AS(save_safetensors(folder / "x", {{{"y", Tensor::zeros({1000})}}, {}}),
-                       doctest::Contains("cannot write"), Error);
+  CHECK_ERROR(save_safetensors(folder / "x", {{{"y", Tensor::zeros({1000})}}, {}}), "cannot write");
   CHECK(std::filesystem::is_empty(folder.path()));
 }

@@ -314,8 +314,7 @@ TEST_CASE("A file of BPE of characters is read, written and read again") {
   CHECK(tokenizer.missing_bytes().empty());
   CHECK(Tokenizer::from_json(tokenizer.to_json(), "written").to_json() == tokenizer.to_json());
   file["pre_tokenizer"] = {{"type", "ByteLevel"}};
-  CHECK_THROWS_WITH_AS(Tokenizer::from_json(file.dump(), "t.json"), doctest::Contains("byte_fallback"),
-                       Error);
+  CHECK_ERROR(Tokenizer::from_json(file.dump(), "t.json"), "byte_fallback");
 }
 
 TEST_CASE("A WordPiece file is read, written and read again") {
@@ -518,8 +517,7 @@ TEST_CASE("sentencepiece: a model is cut as it says, with the ids of a list that
   CHECK(tokenizer.decode(std::vector<std::int32_t>{10, 8, 9, 12, 0}) == "die Baum\u00fc");
   // The file is one that is read again.
   CHECK(Tokenizer::from_json(tokenizer.to_json(), "again").encode("the t\u00fc") == ids("the t\u00fc"));
-  CHECK_THROWS_WITH_AS(sentencepiece_tokenizer(model, {"<unk>", "a"}), doctest::Contains("no token </s>"),
-                       Error);
+  CHECK_ERROR(sentencepiece_tokenizer(model, {"<unk>", "a"}), "no token </s>");
 }
 
 TEST_CASE("sentencepiece: what NFKC joins is one character before the model cuts") {

@@ -136,8 +136,7 @@ TEST_CASE("Pre-tokenizers of Llama 3, Qwen2 and SmolLM2 are told by their patter
     CHECK(Tokenizer::from_json(tokenizer.to_json(), "written").to_json() == tokenizer.to_json());
   }
   file["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "\\w+";
-  CHECK_THROWS_WITH_AS(Tokenizer::from_json(file.dump(), "t.json"), doctest::Contains("pre_tokenizer"),
-                       Error);
+  CHECK_ERROR(Tokenizer::from_json(file.dump(), "t.json"), "pre_tokenizer");
 }
 
 TEST_CASE("Files made by Hugging Face tokenizers give the same ids and texts") {
@@ -516,8 +515,7 @@ TEST_CASE("Bytes behind a NUL are not left unread") {
   std::string text = small_file().dump();
   text += '\0';
   text += "[";
-  CHECK_THROWS_WITH_AS(Tokenizer::from_json(text, "t.json"),
-                       doctest::Contains("t.json: the JSON is not valid JSON: byte "), Error);
+  CHECK_ERROR(Tokenizer::from_json(text, "t.json"), "t.json: the JSON is not valid JSON: byte ");
   CHECK(tokenizer_error(small_file()) == "");
   Json deep = small_file();
   deep["post_processor"] = Json::parse(std::string(70, '[') + std::string(70, ']'));

@@ -253,8 +253,8 @@ TEST_CASE("orthogonalised() brings singular values near 1, and refuses what is n
   CHECK(sum(square(y)).item() / 60 == doctest::Approx(0.85).epsilon(0.15));
   CHECK(sum(square(gram)).item() / 60 == doctest::Approx(0.75).epsilon(0.3));
   CHECK(orthogonalised(Tensor::empty({0, 3, 4})).count() == 0);
-  CHECK_THROWS_WITH_AS(orthogonalised(Tensor::ones({3})), doctest::Contains("matrices"), Error);
-  CHECK_THROWS_WITH_AS(orthogonalised(Tensor::ones({3, 3}), 0), doctest::Contains("at least 1"), Error);
+  CHECK_ERROR(orthogonalised(Tensor::ones({3})), "matrices");
+  CHECK_ERROR(orthogonalised(Tensor::ones({3, 3}), 0), "at least 1");
 }
 
 TEST_CASE("orthogonalised() is right for singular values of all magnitudes, long matrices and square ones") {
@@ -336,7 +336,7 @@ TEST_CASE("Muon steps hidden maps as matrices, and all else as AdamW does") {
   }
   CHECK(is_hidden_map(parameter(Tensor::ones({2, 2}))));
   CHECK_FALSE(is_hidden_map(Tensor::ones({2, 2})));
-  CHECK_THROWS_WITH_AS(set_hidden_map(Tensor::ones({2}), true), doctest::Contains("leaf"), Error);
+  CHECK_ERROR(set_hidden_map(Tensor::ones({2}), true), "leaf");
 }
 
 TEST_CASE("Parameters of several types are stepped together as they are alone") {
@@ -421,12 +421,11 @@ TEST_CASE("A part learns at its own rate, a frozen one keeps its bits") {
 TEST_CASE("Parts that do not exist, are named twice or leave nothing to train are refused") {
   TwoLayers model;
   const auto refused = [&](const std::vector<PartRate>& part_rates, const char* why) {
-    CHECK_THROWS_WITH_AS(trained_parameters(model, part_rates), doctest::Contains(why), Error);
+    CHECK_ERROR(trained_parameters(model, part_rates), why);
   };
   refused({{"sec", 0}}, "no part \"sec\"");
   TwoLayers alike("fir");  // the beginning of another's name
-  CHECK_THROWS_WITH_AS(trained_parameters(alike, std::vector<PartRate>{{"sec", 0}}),
-                       doctest::Contains("it has first, fir"), Error);
+  CHECK_ERROR(trained_parameters(alike, std::vector<PartRate>{{"sec", 0}}), "it has first, fir");
   refused({{"first", 0}, {"first", 1}}, "two learning rates");
   refused({{"first", -1}}, "must not be negative");
   refused({{"first", 0}, {"second", 0}}, "nothing is left to train");

@@ -181,7 +181,7 @@ TEST_CASE("ROUGE of many pairs is their mean") {
   check_equal(mean_rouge(texts, references, true),
               {sum.rouge1 / count, sum.rouge2 / count, sum.rougeL / count});
   texts.pop_back();
-  CHECK_THROWS_WITH_AS(mean_rouge(texts, references, true), doctest::Contains("as many"), Error);
+  CHECK_ERROR(mean_rouge(texts, references, true), "as many");
   CHECK_THROWS_AS(mean_rouge({}, {}, true), Error);
 }
 
