@@ -9,7 +9,7 @@
 namespace heed::test {
 
 inline const Tensor& tokens() {
-  static const Tensor ids = Tensor::from(std::vector<std::int32_t>{1, 4, 7, 2, 9, 3, 8, 8, 5, 6}, {2, 5});
+  static const Tensor ids = Tensor::from(Ints{1, 4, 7, 2, 9, 3, 8, 8, 5, 6}, {2, 5});
   return ids;
 }
 

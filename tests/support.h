@@ -67,8 +67,14 @@ inline constexpr bool under_emulator = false;
 #endif
 
 using Arguments = std::vector<std::string>;
+using Ints = std::vector<std::int32_t>;
+using Floats = std::vector<float>;
+using Doubles = std::vector<double>;
 
-inline bool contains(const std::string& text, const std::string& part) {
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
+inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+inline bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != text.npos;
 }
 
@@ -181,3 +187,6 @@ inline std::string gzip(const std::string& text) {
 }
 
 }  // namespace heed::test
+
+using namespace heed;
+using namespace heed::test;

@@ -98,7 +98,7 @@ inline Tensor converted(const Tensor& x, DType dtype) {
   return other;
 }
 
-using Numbers = std::vector<std::vector<double>>;
+using Numbers = std::vector<Doubles>;
 
 inline Numbers numbers_of(const std::vector<Tensor>& tensors) {
   Numbers numbers;

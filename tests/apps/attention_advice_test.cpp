@@ -6,9 +6,6 @@
 #include "heed/tests/made_part.h"
 #include "heed/tests/program_runner.h"
 
-using namespace heed;
-using namespace heed::test;
-
 namespace {
 
 bool advises(const AdviceQuestion& question, std::string_view name) {

@@ -5,16 +5,13 @@
 #include "heed/models/attention/attention.h"
 #include "heed/tests/model_support.h"
 
-using namespace heed;
-using namespace heed::test;
-
 namespace {
 
 struct LayerUse {
   bool causal, cross;
 };
 
-Tensor integers(std::vector<std::int32_t> values, const Shape& shape) {
+Tensor integers(Ints values, const Shape& shape) {
   return Tensor::from(values, shape);
 }
 
@@ -206,7 +203,7 @@ TEST_CASE(
   file.add_tokens("lines.0", "tokens", integers({1, 2, 2, 3, 4, 2}, {1, 6}), tokens);
   Capture capture;
   Tensor weights = Tensor::full({1, 2, 6, 6}, 0.125);
-  weights = weights + Tensor::from(std::vector<float>{0, 0.25F, 0, 0, 0, 0}, {6});
+  weights = weights + Tensor::from(Floats{0, 0.25F, 0, 0, 0, 0}, {6});
   capture.entries.push_back({"encoder.layers.0.attention", "weights", weights});
   file.add("lines.0", capture);
   file.add_answer("lines.0", {"The Zweig <b>lo sat\tNest", "yes & no", 0.75});

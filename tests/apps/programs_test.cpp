@@ -12,8 +12,6 @@
 
 namespace {
 
-using namespace heed;
-using namespace heed::test;
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 

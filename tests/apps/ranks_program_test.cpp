@@ -12,8 +12,6 @@
 
 namespace {
 
-using namespace heed;
-using namespace heed::test;
 namespace fs = std::filesystem;
 
 const std::string classify = std::string(HEED_PROGRAM_DIR) + "/classify";

@@ -7,9 +7,6 @@
 #include "heed/tests/child_process.h"
 #include "heed/tests/hostile/small_runs.h"
 
-using namespace heed;
-using namespace heed::test;
-
 namespace {
 
 using Lines = std::vector<std::string>;
@@ -143,7 +140,7 @@ TEST_CASE("run threads: a text without an answer throws, or says why where error
   CHECK(contains(answers[2].error, "data.max_tokens"));
   CHECK(same_predictions(answers[0], run.predict(Lines{line}).front()));
   AnswerQueue throwing(run), returning(run, {.return_errors = true});
-  CHECK(contains(error_of([&] { throwing.answer(longer); }), "cannot be answered"));
+  CHECK_ERROR(throwing.answer(longer), "cannot be answered");
   CHECK(returning.answer(longer).error == answers[2].error);
   CHECK(throwing.answer(line).text == answers[0].text);
 }

@@ -7,8 +7,6 @@
 #include "heed/tests/program_runner.h"
 #include "heed/tests/run_records.h"
 
-using namespace heed;
-using namespace heed::test;
 using namespace heed::programs;
 
 namespace {

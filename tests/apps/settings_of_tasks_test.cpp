@@ -14,8 +14,6 @@
 
 namespace {
 
-using namespace heed;
-using namespace heed::test;
 using Json = nlohmann::json;
 
 /// Those that say when something is written, measured or ended, or where it comes from; tests of their own
@@ -191,7 +189,7 @@ TEST_CASE(
     const auto learner = built(*kind, short_settings(*kind, {"model.sparse_features=97"}));
     learner->prepare_training();
     const auto shares = [&] { return model_state(learner->model()).at("sparse.shares").to_doubles(); };
-    const std::vector<double> before = shares();
+    const Doubles before = shares();
     learner->measure("valid");
     CHECK(shares() == before);
     learner->evaluate();

@@ -11,9 +11,6 @@
 #include "heed/models/options.h"
 #include "heed/tests/model_support.h"
 
-using namespace heed;
-using namespace heed::test;
-
 namespace {
 
 struct SomeSettings {

@@ -10,8 +10,6 @@
 
 namespace {
 
-using namespace heed;
-using namespace heed::test;
 namespace fs = std::filesystem;
 
 /// Trains a small run in this process; what it said.
@@ -30,7 +28,7 @@ std::string training_error(const std::string& task, const fs::path& out,
   return error_of([&] { said_in_training(task, out, more); });
 }
 
-std::vector<float> tensor_in(const fs::path& run, const std::string& name) {
+Floats tensor_in(const fs::path& run, const std::string& name) {
   return load_safetensors(run / "model.safetensors").tensors.at(name).to_vector<float>();
 }
 
@@ -417,7 +415,7 @@ TEST_CASE("--embeddings: rows of known words are those of the file, as the layer
   CAPTURE(said);
   CHECK(contains(said, "vectors for 2 of the"));
   const Tokenizer tokenizer = Tokenizer::load(folder / "run" / "tokenizer.json");
-  const std::vector<float> rows = tensor_in(folder / "run", "embedding.weight");
+  const Floats rows = tensor_in(folder / "run", "embedding.weight");
   const auto at = static_cast<std::size_t>(tokenizer.id_of("bad")) * 16;
   for (std::size_t i = 0; i < 16; ++i)
     CHECK(rows[at + i] == doctest::Approx(-1.5 / 4));  // sqrt(16): scale_embeddings

@@ -15,8 +15,6 @@
 
 namespace {
 
-using namespace heed;
-using namespace heed::test;
 namespace fs = std::filesystem;
 
 /// Whether two answers say the same. The last digits of a vector may depend on the row of the batch in which
@@ -86,8 +84,8 @@ TEST_CASE(
     const ExampleStatistics& examples = measurement.examples;
     if (kind->name == "translate") CHECK(examples.metric == "exact");  // of number words
     REQUIRE_FALSE(examples.rows.empty());
-    std::vector<double> sums(examples.rows.front().size(), 0);
-    for (const std::vector<double>& row : examples.rows)
+    Doubles sums(examples.rows.front().size(), 0);
+    for (const Doubles& row : examples.rows)
       for (std::size_t k = 0; k < sums.size(); ++k) sums[k] += row[k];
     const auto whole = std::ranges::find(measurement.metrics, examples.metric, &Metric::name);
     REQUIRE(whole != measurement.metrics.end());
@@ -199,8 +197,8 @@ TEST_CASE("tasks: answers that are not finite are errors") {
     CAPTURE(kind->name);
     Run run = Run::open(small_run(std::string(kind->name)));
     for (const NamedTensor& one : run.learner().model().parameters()) {
-      const std::vector<float> spoiled(static_cast<std::size_t>(one.tensor->count()),
-                                       std::numeric_limits<float>::quiet_NaN());
+      const Floats spoiled(static_cast<std::size_t>(one.tensor->count()),
+                           std::numeric_limits<float>::quiet_NaN());
       one.tensor->assign(std::span<const float>(spoiled));
     }
     run.learner().model().state_changed();
@@ -210,7 +208,7 @@ TEST_CASE("tasks: answers that are not finite are errors") {
       ParallelText pair;
       pair.source.push_back("a");
       pair.target.push_back("b");
-      CHECK(contains(error_of([&] { writer->score(pair); }), "pair 1 a log probability of"));
+      CHECK_ERROR(writer->score(pair), "pair 1 a log probability of");
     }
   }
 }

@@ -12,8 +12,6 @@
 
 namespace {
 
-using namespace heed;
-using namespace heed::test;
 namespace fs = std::filesystem;
 using Lines = std::vector<std::string>;
 using Json = nlohmann::json;

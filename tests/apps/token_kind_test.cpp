@@ -6,9 +6,6 @@
 
 namespace {
 
-using namespace heed;
-using namespace heed::test;
-
 using Lines = std::vector<std::string>;
 
 std::string kind_for(const Lines& texts) {

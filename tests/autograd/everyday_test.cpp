@@ -7,13 +7,6 @@
 #include "heed/autograd/cases/op_cases.h"
 #include "heed/tests/support.h"
 
-using namespace heed;
-using namespace heed::test;
-
-using Ints = std::vector<std::int32_t>;
-using Floats = std::vector<float>;
-using Doubles = std::vector<double>;
-
 namespace {
 
 template <class T>
@@ -190,10 +183,9 @@ TEST_CASE("small ops of arrays give what NumPy's do, of integers too") {
   CHECK(logical_and(y, y + 1.0).to_vector<std::int32_t>() == Ints{1, 0, 0, 1, 1});
   CHECK(logical_or(y, y + 1.0).to_vector<std::int32_t>() == Ints{1, 1, 1, 1, 1});
   CHECK(isfinite(y).to_vector<std::int32_t>() == Ints(5, 1));
-  CHECK(where(y, 0.5, -0.25).to_doubles() == std::vector<double>{0.5, 0.5, -0.25, 0.5, 0.5});
+  CHECK(where(y, 0.5, -0.25).to_doubles() == Doubles{0.5, 0.5, -0.25, 0.5, 0.5});
   CHECK(where(y, 3, 4, DType::i32).to_vector<std::int32_t>() == Ints{3, 3, 4, 3, 3});
   CHECK_ERROR(where(y, 3, 0.5, DType::i32), "0.5 cannot be represented as i32");
-  const double infinity = std::numeric_limits<double>::infinity();
   const Tensor odd = Tensor::from<double>({1, std::nan(""), infinity, -infinity, 0}, {5});
   CHECK(isnan(odd).to_vector<std::int32_t>() == Ints{0, 1, 0, 0, 0});
   CHECK(isfinite(odd).to_vector<std::int32_t>() == Ints{1, 0, 0, 0, 1});
@@ -259,8 +251,7 @@ TEST_CASE("a tensor prints as NumPy prints an array") {
   CHECK(text_of(Tensor::full({}, 0.5, DType::f64)) == "0.5 f64 []");
   CHECK(text_of(Tensor::from<float>({1, 2}, {2})) == "[1., 2.] f32 [2]");
   CHECK(text_of(Tensor::from<double>({1e-9, 1}, {2})) == "[1.0000e-09, 1.0000e+00] f64 [2]");
-  CHECK(text_of(Tensor::from<double>({std::nan(""), -std::numeric_limits<double>::infinity(), 0.5}, {3})) ==
-        "[ nan, -inf,  0.5] f64 [3]");
+  CHECK(text_of(Tensor::from<double>({std::nan(""), -infinity, 0.5}, {3})) == "[ nan, -inf,  0.5] f64 [3]");
   CHECK(text_of(Tensor::zeros({0, 3})) == "[] f32 [0, 3]");
   CHECK(text_of(Tensor()) == "undefined");
   CHECK(text_of(counted_tensor({2, 1, 2})) == "[[[0, 1]],\n\n [[2, 3]]] i32 [2, 1, 2]");

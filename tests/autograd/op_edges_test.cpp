@@ -5,9 +5,6 @@
 #include "heed/core/backend.h"
 #include "heed/tests/model_support.h"
 
-using namespace heed;
-using namespace heed::test;
-
 namespace {
 
 Tensor reals(const Shape& shape) {
@@ -54,14 +51,13 @@ TEST_CASE("attention over no keys gives 0 and a log-sum-exp of -infinity, fused 
     const AttentionPart part = attention_part(query, key, value);
     CHECK(part.output.shape() == Shape{1, 2, 3, 5});
     CHECK(max(abs(part.output.detach())).item() == 0);
-    CHECK(max(part.log_sum_exp.detach()).item() == -std::numeric_limits<double>::infinity());
+    CHECK(max(part.log_sum_exp.detach()).item() == -infinity);
     backward(sum(part.output));
     CHECK(max(abs(gradient(query))).item() == 0);
   }
 }
 
 TEST_CASE("ops: gradients at corners are those that the limit has, not NaN") {
-  const double infinity = std::numeric_limits<double>::infinity();
   const auto slope = [](const std::function<Tensor(const Tensor&)>& op, double at) {
     const Tensor x = parameter(Tensor::from<double>({at}, {1}));
     backward(sum(op(x)));
@@ -77,7 +73,7 @@ TEST_CASE("ops: gradients at corners are those that the limit has, not NaN") {
   CHECK(log_sum_exp(Tensor::from<double>({-infinity, -infinity}, {2}), 0).item() == -infinity);
   const Tensor rows = parameter(Tensor::from<double>({-infinity, -infinity, 1, 2}, {2, 2}));
   backward(sum(where(Tensor::from<std::int32_t>({0, 1}, {2}), log_sum_exp(rows, 1), 0.0)));
-  const std::vector<double> found = gradient(rows).to_doubles();
+  const Doubles found = gradient(rows).to_doubles();
   CHECK(found[0] == 0);
   CHECK(found[1] == 0);
   CHECK(std::abs(found[2] - 1 / (1 + std::exp(1.0))) < 1e-12);
@@ -89,7 +85,7 @@ constexpr double magnitudes[] = {1e-38, 1e-20, 1e-10, 1e-3, 0.3,  1,    9,   40,
                                  88.5,  100,   1e4,   1e10, 1e18, 1e20, 3e38};
 
 /// Values and gradients in f32 against those in f64, where those are numbers of f32; `scale`: what they are sums of.
-void check_in_f32(const char* what, const std::vector<double>& at, double scale,
+void check_in_f32(const char* what, const Doubles& at, double scale,
                   const std::function<Tensor(std::span<const Tensor>)>& op) {
   const auto results = [&](DType dtype) {
     std::vector<Tensor> leaves, all;
@@ -210,14 +206,13 @@ TEST_CASE(
   CHECK(mean_squared_error(x, x + 2.0).item() == 4);
   CHECK_ERROR(mean_squared_error(x, reshape(x, {3, 1})), "[3] and [3, 1] differ");
 
-  const double infinity = std::numeric_limits<double>::infinity();
   const Tensor p = parameter(Tensor::from<double>({std::log(0.5), std::log(0.5), -infinity}, {3}));
   const Tensor q = parameter(Tensor::from<double>({std::log(0.25), std::log(0.5), std::log(0.25)}, {3}));
   const Tensor divergence = kl_divergence(p, q);
   CHECK(divergence.item() == doctest::Approx(0.5 * std::log(2.0)));
   backward(divergence);
   CHECK(gradient(p).to_doubles()[2] == 0);
-  CHECK(gradient(q).to_doubles() == std::vector<double>{-0.5, -0.5, 0});
+  CHECK(gradient(q).to_doubles() == Doubles{-0.5, -0.5, 0});
   CHECK(kl_divergence(q.detach(), p.detach()).item() == infinity);
   CHECK_ERROR(kl_divergence(x, x[0]), "kl_divergence");
 }
@@ -244,7 +239,7 @@ TEST_CASE("ops: no function has a call without its numbers, and none takes numbe
   CHECK_FALSE(ALONE(pow_scalar));
   CHECK_FALSE(WITH_NUMBERS(relu));
   CHECK_FALSE(WITH_NUMBERS(elu));
-  const Tensor x = Tensor::from(std::vector<float>{-2, -0.5F, 1}, {3});
+  const Tensor x = Tensor::from(Floats{-2, -0.5F, 1}, {3});
   CHECK(elu(x).to_doubles() == elu(x, 1).to_doubles());
   CHECK(elu(x).to_doubles() != relu(x).to_doubles());
   CHECK(leaky_relu(x).to_doubles() == leaky_relu(x, 0.01).to_doubles());
@@ -355,7 +350,7 @@ TEST_CASE("edges: products over no terms are zero") {
   check_shapes("linear, no rows", {reals({2, 0, 3}), reals({4, 3}), reals({4})}, {2, 0, 4}, affine);
   check_shapes("linear, no inputs", {reals({2, 0}), reals({4, 0}), reals({4})}, {2, 4}, affine);
   check_shapes("linear, no outputs", {reals({2, 3}), reals({0, 3}), reals({0})}, {2, 0}, affine);
-  CHECK(matmul(reals({2, 0}), reals({0, 2})).to_vector<double>() == std::vector<double>(4, 0.0));
+  CHECK(matmul(reals({2, 0}), reals({0, 2})).to_vector<double>() == Doubles(4, 0.0));
 }
 
 TEST_CASE("edges: attention without queries, keys or samples") {
@@ -370,7 +365,7 @@ TEST_CASE("edges: attention without queries, keys or samples") {
   // Memory that was used before: what the kernel leaves alone would show.
   for (int i = 0; i < 8; ++i) Tensor::full({6}, std::numeric_limits<double>::quiet_NaN(), DType::f64);
   const Tensor out = attention(reals({1, 1, 3, 4}), reals({1, 1, 0, 4}), reals({1, 1, 0, 2}));
-  CHECK(out.to_vector<double>() == std::vector<double>(6, 0.0));
+  CHECK(out.to_vector<double>() == Doubles(6, 0.0));
 }
 
 TEST_CASE("edges: a tensor of rank 0 goes through the ops that take any shape") {
@@ -412,8 +407,7 @@ TEST_CASE("edges: an axis that is out of range is reported with the op and the s
 }
 
 TEST_CASE("edges: steps beyond the end, and an axis too long for indices") {
-  CHECK(slice(reals({3}), 0, 1, 3, INT64_MAX).to_doubles() ==
-        std::vector<double>{reals({3}).to_doubles()[1]});
+  CHECK(slice(reals({3}), 0, 1, 3, INT64_MAX).to_doubles() == Doubles{reals({3}).to_doubles()[1]});
   const Tensor long_axis = expand(Tensor::ones({1}), {std::int64_t{1} << 31});
   CHECK_ERROR(argmax(long_axis, 0), "i32");
   CHECK_ERROR(argsort(long_axis), "i32");
@@ -429,19 +423,19 @@ TEST_CASE("edges: operands of another type are refused, biases included") {
 
 TEST_CASE("edges: NaN is not lost") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const Tensor x = Tensor::from(std::vector<double>{1, nan, 3, 2, 5, 4}, {2, 3});
+  const Tensor x = Tensor::from(Doubles{1, nan, 3, 2, 5, 4}, {2, 3});
   for (const Tensor& y : {sum(x, 1), max(x, 1), min(x, 1), softmax(x), log_softmax(x), log_sum_exp(x, 1),
                           layer_norm(x, {}, {}), cross_entropy(x, ids({2})), matmul(x, reals({3, 2}))})
     CHECK(std::isnan(y.to_vector<double>()[0]));
-  CHECK(argmax(x, 1).to_vector<std::int32_t>() == std::vector<std::int32_t>{1, 1});
-  CHECK(sort(x).second.to_vector<std::int32_t>() == std::vector<std::int32_t>{0, 2, 1, 0, 2, 1});
-  const Tensor none_allowed = masked_softmax(x, Tensor::from(std::vector<std::int32_t>{1, 0, 1}, {3}));
+  CHECK(argmax(x, 1).to_vector<std::int32_t>() == Ints{1, 1});
+  CHECK(sort(x).second.to_vector<std::int32_t>() == Ints{0, 2, 1, 0, 2, 1});
+  const Tensor none_allowed = masked_softmax(x, Tensor::from(Ints{1, 0, 1}, {3}));
   CHECK(none_allowed.to_vector<double>()[0] == doctest::Approx(1 / (1 + std::exp(2))));
 }
 
 TEST_CASE("edges: the gradient given to backward, and one that a host keeps, are never written to") {
-  const Tensor start = Tensor::from(std::vector<double>{1, 2}, {2});
-  const Tensor x = parameter(Tensor::from(std::vector<double>{3, 4}, {2}));
+  const Tensor start = Tensor::from(Doubles{1, 2}, {2});
+  const Tensor x = parameter(Tensor::from(Doubles{3, 4}, {2}));
   backward(exp(tanh(x)), start);
   backward(x, start);
   zero_gradient(x);
@@ -449,10 +443,10 @@ TEST_CASE("edges: the gradient given to backward, and one that a host keeps, are
   const Tensor kept = gradient(x);
   backward(x * 5.0, start);
   backward(dropout(x, 0.5, {1, 2, 3}), start);
-  CHECK(start.to_vector<double>() == std::vector<double>{1, 2});
-  CHECK(kept.to_vector<double>() == std::vector<double>{1, 2});
-  start.assign(std::span<const double>(std::vector<double>{7, 7}));
-  CHECK(kept.to_vector<double>() == std::vector<double>{1, 2});
+  CHECK(start.to_vector<double>() == Doubles{1, 2});
+  CHECK(kept.to_vector<double>() == Doubles{1, 2});
+  start.assign(std::span<const double>(Doubles{7, 7}));
+  CHECK(kept.to_vector<double>() == Doubles{1, 2});
 }
 
 TEST_CASE("edges: an error inside backward leaves nothing behind") {
@@ -479,26 +473,25 @@ TEST_CASE("a block pattern that kernels would misread is refused") {
   const Tensor x = Tensor::ones({1, 1, 4, 2});
   const auto with = [&](const std::function<void(BlockPattern&)>& change) {
     BlockPattern pattern{2, 4, 4, 1, {}, {}, {}, {}};
-    pattern.offsets = Tensor::from(std::vector<std::int32_t>{0, 1, 2}, {3});
-    pattern.columns = Tensor::from(std::vector<std::int32_t>{0, 1}, {2});
-    pattern.mask_ids = Tensor::from(std::vector<std::int32_t>{0, -1}, {2});
-    pattern.masks = Tensor::from(std::vector<std::int32_t>{1, 0, 1, 1}, {1, 2, 2});
+    pattern.offsets = Tensor::from(Ints{0, 1, 2}, {3});
+    pattern.columns = Tensor::from(Ints{0, 1}, {2});
+    pattern.mask_ids = Tensor::from(Ints{0, -1}, {2});
+    pattern.masks = Tensor::from(Ints{1, 0, 1, 1}, {1, 2, 2});
     change(pattern);
     AttentionOptions options;
     options.pattern = std::make_shared<BlockPattern>(pattern);
-    return test::error_of([&] { attention(x, x, x, options); });
+    return error_of([&] { attention(x, x, x, options); });
   };
   CHECK(with([](BlockPattern&) {}) == "");
   const auto transposed = [](BlockPattern& p) { p.masks = transpose(p.masks, 1, 2); };
-  CHECK(test::contains(with(transposed), "must be contiguous"));
+  CHECK(contains(with(transposed), "must be contiguous"));
   const auto strided = [](BlockPattern& p) {
-    p.columns = Tensor::from(std::vector<std::int32_t>{0, 7, 1, 7}, {4}).view({2}, {2}, 0);
+    p.columns = Tensor::from(Ints{0, 7, 1, 7}, {4}).view({2}, {2}, 0);
   };
-  CHECK(test::contains(with(strided), "must be contiguous"));
-  CHECK(test::contains(with([](BlockPattern& p) { p.offsets = slice(p.offsets, 0, 0, 2); }),
-                       "needs 3 offsets"));
-  CHECK(test::contains(with([](BlockPattern& p) { p.columns = slice(p.columns, 0, 0, 1); }), "as many"));
-  CHECK(test::contains(with([](BlockPattern& p) { p.masks = {}; }), "masks"));
+  CHECK(contains(with(strided), "must be contiguous"));
+  CHECK(contains(with([](BlockPattern& p) { p.offsets = slice(p.offsets, 0, 0, 2); }), "needs 3 offsets"));
+  CHECK(contains(with([](BlockPattern& p) { p.columns = slice(p.columns, 0, 0, 1); }), "as many"));
+  CHECK(contains(with([](BlockPattern& p) { p.masks = {}; }), "masks"));
 }
 
 TEST_CASE("cross entropy refuses a target that is neither a class nor the ignored one, fused and composed") {
@@ -516,14 +509,12 @@ TEST_CASE("recompute: a segment without inputs still trains the parameters insid
   Random random(1);
   const Tensor out =
       recompute_in_backward([&](std::span<const Tensor>, Random&) { return w * w; }, {}, random);
-  CHECK(out.to_vector<double>() == std::vector<double>{4, 4, 4});
+  CHECK(out.to_vector<double>() == Doubles{4, 4, 4});
   backward(sum(out));
-  CHECK(gradient(w).to_vector<double>() == std::vector<double>{4, 4, 4});
+  CHECK(gradient(w).to_vector<double>() == Doubles{4, 4, 4});
 }
 
 TEST_CASE("numbers as operands have the type of the tensor beside them") {
-  using Ints = std::vector<std::int32_t>;
-  using Floats = std::vector<float>;
   const Tensor x = Tensor::from(Floats{-1, 0.5, 2}, {3});
   CHECK(less(x, 0.5).to_vector<std::int32_t>() == Ints{1, 0, 0});
   CHECK(greater_equal(x, 0.5).to_vector<std::int32_t>() == Ints{0, 1, 1});
@@ -559,7 +550,7 @@ TEST_CASE("edges: a sum of whole numbers that does not fit is an error, and one 
       const Tensor all = Tensor::full(shape, large, DType::i32);
       CHECK_ERROR(sum(all, Axes{along_columns ? 0 : 1}), "does not fit in i32");
       // Pairs that cancel each other: parts of the sum do not fit, but the sum does.
-      std::vector<std::int32_t> values(static_cast<std::size_t>(3 * n));
+      Ints values(static_cast<std::size_t>(3 * n));
       for (std::int64_t i = 0; i < 3; ++i)
         for (std::int64_t j = 0; j < n; ++j)
           values[static_cast<std::size_t>(along_columns ? j * 3 + i : i * n + j)] = j < n / 2       ? large

@@ -6,12 +6,9 @@
 #include "heed/tests/support.h"
 #include "heed/training/optimizer.h"
 
-using namespace heed;
-
 namespace {
 
-void check_close(const std::vector<std::vector<double>>& actual,
-                 const std::vector<std::vector<double>>& expected, double tolerance) {
+void check_close(const std::vector<Doubles>& actual, const std::vector<Doubles>& expected, double tolerance) {
   REQUIRE(actual.size() == expected.size());
   for (std::size_t t = 0; t < actual.size(); ++t) {
     REQUIRE(actual[t].size() == expected[t].size());
@@ -54,7 +51,7 @@ TEST_CASE("ops: f32 agrees with f64") {
 TEST_CASE("ops: any number of threads gives the same bits") {
   for (const OpCase& op_case : op_cases()) {
     CAPTURE(op_case.name);
-    std::vector<std::vector<double>> single;
+    std::vector<Doubles> single;
     for (int count : {1, 2, 3, 8}) {
       const test::WithThreads scope(count);
       const auto found = op_results(op_case, DType::f32);
@@ -65,8 +62,6 @@ TEST_CASE("ops: any number of threads gives the same bits") {
 }
 
 // --- What was overwritten between a forward pass and its backward is an error, and not a wrong gradient.
-
-using Doubles = std::vector<double>;
 
 namespace {
 
@@ -159,7 +154,7 @@ TEST_CASE("every op either does without an overwritten operand or says so: never
   int refused = 0;
   const auto scramble = [](const Tensor& x) {
     if (x.dtype() == DType::i32) {
-      std::vector<std::int32_t> zeros(static_cast<std::size_t>(x.count()), 0);
+      Ints zeros(static_cast<std::size_t>(x.count()), 0);
       x.assign(std::span<const std::int32_t>(zeros));
     } else {
       const Tensor other = uniform(x.shape(), 0.5, 1.5, {99, 0, 0}, DType::f64);

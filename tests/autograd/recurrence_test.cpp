@@ -6,8 +6,6 @@
 #include "heed/core/backend.h"
 #include "heed/tests/support.h"
 
-using namespace heed;
-
 namespace {
 
 Tensor drawn(const Shape& shape, std::uint32_t stream, double low = -1, double high = 1,
@@ -38,9 +36,9 @@ std::vector<const Tensor*> operands(const Recurrence& of) {
 }
 
 /// Both results, and the gradients of all operands for a loss of both.
-std::vector<std::vector<double>> results(const Recurrence& of) {
+std::vector<Doubles> results(const Recurrence& of) {
   const RecurrenceResult found = recurrence(of);
-  std::vector<std::vector<double>> all{found.output.to_doubles(), found.state.to_doubles()};
+  std::vector<Doubles> all{found.output.to_doubles(), found.state.to_doubles()};
   backward(sum(sin(found.output)) + sum(square(found.state)));
   for (const Tensor* x : operands(of)) {
     if (!x->tracked()) continue;
@@ -50,8 +48,7 @@ std::vector<std::vector<double>> results(const Recurrence& of) {
   return all;
 }
 
-void check_near(const std::vector<std::vector<double>>& found,
-                const std::vector<std::vector<double>>& expected, double tolerance) {
+void check_near(const std::vector<Doubles>& found, const std::vector<Doubles>& expected, double tolerance) {
   REQUIRE(found.size() == expected.size());
   for (std::size_t t = 0; t < found.size(); ++t) {
     REQUIRE(found[t].size() == expected[t].size());
@@ -121,7 +118,7 @@ TEST_CASE("recurrence: backwards is forwards of what is turned around") {
 }
 
 TEST_CASE("recurrence: however fast a state fades, values and gradients are finite and right") {
-  for (const double fast : {-200.0, -1e30, -std::numeric_limits<double>::infinity()}) {
+  for (const double fast : {-200.0, -1e30, -infinity}) {
     for (const DType dtype : {DType::f32, DType::f64}) {
       for (const int axes : {3, 4}) {
         CAPTURE(fast);
@@ -135,7 +132,7 @@ TEST_CASE("recurrence: however fast a state fades, values and gradients are fini
         for (const auto& one : found)
           for (const double x : one) CHECK(std::isfinite(x));
         // Where everything has gone, what came before has no part.
-        const std::vector<double> of_state = found.back();
+        const Doubles of_state = found.back();
         for (const double x : found[5]) CHECK(std::abs(x) < 1e3);
         const ComposeOnly compose_only;
         if (std::isfinite(fast)) check_near(found, results(of), dtype == DType::f64 ? 1e-12 : 1e-5);

@@ -13,8 +13,6 @@
 #include "heed/tests/kernel_check.h"
 #include "heed/tests/model_support.h"
 
-using namespace heed;
-using namespace heed::test;
 namespace {
 
 /// A matrix [rows, columns], stored by columns if transposed, with `gap` elements between what is stored;
@@ -85,7 +83,7 @@ TEST_CASE("an element of an own product has the same bits however the product is
   for (const cpu::ProductKernel& kernel : kernels())
     for (int layout = 0; layout < 4; ++layout) {
       const Operand a(m, k, layout & 1, 0, 1), b(k, n, layout & 2, 0, 2);
-      const std::vector<float> expected = own_product(a, b, kernel).to_vector<float>();
+      const Floats expected = own_product(a, b, kernel).to_vector<float>();
       Tensor pieces = Tensor::full({m, n}, std::nan(""));
       for (const auto& [row, rows] : {std::pair{0, 1}, {1, 125}, {126, 127}, {253, 47}})
         for (const auto& [column, columns] : {std::pair{0, 37}, {37, 2}, {39, 101}})
@@ -116,7 +114,7 @@ TEST_CASE("own products of numbers that are none, and of infinities, stay where 
   const Operand a(20, 30, false, 0, 1), b(30, 40, true, 0, 2);
   a.stored.data<float>()[3 * 30 + 5] = nan;  // row 3
   b.stored.data<float>()[7 * 30 + 2] = inf;  // column 7
-  const std::vector<float> c = own_product(a, b).to_vector<float>();
+  const Floats c = own_product(a, b).to_vector<float>();
   for (std::size_t i = 0; i < 20; ++i)
     for (std::size_t j = 0; j < 40; ++j) {
       CAPTURE(i);
@@ -158,10 +156,10 @@ TEST_CASE("own products have the same bits with AVX2 and AVX-512; HEED_SIMD and 
   CHECK(unknown.output.find("HEED_SIMD is MMX; this processor and build have " + best) != std::string::npos);
   const ChildResult openblas = run("HEED_PRODUCTS", "openblas");
   CHECK(openblas.status == 0);
-  CHECK(openblas.output.find("OpenBLAS with ") != std::string::npos);
+  CHECK(contains(openblas.output, "OpenBLAS with "));
   const ChildResult other = run("HEED_PRODUCTS", "mkl");
   CHECK(other.status != 0);
-  CHECK(other.output.find("HEED_PRODUCTS is mkl; it must be own or openblas") != std::string::npos);
+  CHECK(contains(other.output, "HEED_PRODUCTS is mkl; it must be own or openblas"));
 }
 
 TEST_CASE(
@@ -170,7 +168,7 @@ TEST_CASE(
                bias = random_floats({1600}, 3);
   REQUIRE(cpu::MatmulPlan(1, 700, 1600, 3000, true).slice_depth == 512);
   const Tensor expected = matmul(a.to(DType::f64), b.to(DType::f64)) + bias.to(DType::f64);
-  std::vector<float> first;
+  Floats first;
   for (const int threads : {1, 2, 3, 8}) {
     const WithThreads scope(threads);
     const Tensor out = Tensor::empty({700, 1600});

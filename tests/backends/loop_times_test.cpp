@@ -7,9 +7,6 @@
 // how many tasks the kernels cut their work. The number of tasks follows from the shapes alone; how long they
 // take is not tested.
 
-using namespace heed;
-using namespace heed::test;
-
 namespace {
 
 /// The tasks of the loops that `body` runs.
@@ -49,7 +46,7 @@ TEST_CASE("the median of steps is taken task by task, and only of the same loops
   CHECK(median.after == 6);
   REQUIRE(median.loops.size() == 1);
   CHECK(median.loops[0].before == 2);
-  CHECK(median.loops[0].tasks == std::vector<double>{4, 3});
+  CHECK(median.loops[0].tasks == Doubles{4, 3});
   const cpu::StepTimes fewer_tasks[] = {{{{"", 1, {4, 2}}}, 7}, {{{"", 1, {4}}}, 7}};
   CHECK_THROWS_AS(cpu::median_step(fewer_tasks), Error);
   const cpu::StepTimes fewer_loops[] = {{{{"", 1, {4, 2}}}, 7}, {{}, 7}};

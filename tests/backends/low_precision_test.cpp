@@ -14,9 +14,6 @@
 #include "heed/text/safetensors.h"
 #include "heed/training/precision.h"
 
-using namespace heed;
-using namespace heed::test;
-
 TEST_CASE("half: every number of 16 bits comes back as it was") {
   std::size_t wrong = 0, numbers = 0;
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
@@ -49,10 +46,10 @@ TEST_CASE("half: other numbers are rounded to the nearest, ties to even") {
 }
 
 TEST_CASE("half: files round, and refuse what f16 has no room for") {
-  const TensorFile file{{{"a", Tensor::from(std::vector<float>{0.1F, -70000}, {2})}}, {}};
+  const TensorFile file{{{"a", Tensor::from(Floats{0.1F, -70000}, {2})}}, {}};
   CHECK_ERROR(safetensors_text(file, StoredFloat::f16), "bf16 has room");
   const TensorFile read = parse_safetensors(safetensors_text(file, StoredFloat::bf16), "bytes");
-  CHECK(read.tensors.at("a").to_vector<float>() == std::vector<float>{0x1.9ap-4F, -0x1.12p16F});
+  CHECK(read.tensors.at("a").to_vector<float>() == Floats{0x1.9ap-4F, -0x1.12p16F});
 }
 
 // --- Products in bf16 on the CPU: each against sums in f64 of the same rounded numbers, and what they
@@ -67,7 +64,7 @@ float rounded(float x) {
 }
 
 Tensor rounded(const Tensor& x) {
-  std::vector<float> values = contiguous(x).to_vector<float>();
+  Floats values = contiguous(x).to_vector<float>();
   for (float& value : values) value = rounded(value);
   return Tensor::from(values, x.shape());
 }
@@ -110,20 +107,20 @@ TEST_CASE("bf16 products: every shape and layout against f64") {
 
 TEST_CASE("bf16 products: operands are rounded to the nearest even, and nothing else is") {
   const Tensor a = random_floats({64, 48}, 1), b = random_floats({48, 40}, 2);
-  const std::vector<float> found = in_bf16(a, b).to_vector<float>();
+  const Floats found = in_bf16(a, b).to_vector<float>();
   CHECK(found == in_bf16(rounded(a), rounded(b)).to_vector<float>());
   CHECK(found != matmul(a, b).to_vector<float>());
   // One column each of 1 + 2^-8, which is a tie, 1 + 3 * 2^-8, too, and of numbers at the ends of the range.
   const float infinity = std::numeric_limits<float>::infinity();
-  const std::vector<float> row{1 + 0x1p-8F, 1 + 3 * 0x1p-8F,  1 + 0x1.1p-8F,
-                               0x1p-126F,   0x1.fffffcp-128F, infinity,
-                               -infinity,   std::nanf(""),    std::numeric_limits<float>::max(),
-                               -1e-30F};
+  const Floats row{1 + 0x1p-8F, 1 + 3 * 0x1p-8F,  1 + 0x1.1p-8F,
+                   0x1p-126F,   0x1.fffffcp-128F, infinity,
+                   -infinity,   std::nanf(""),    std::numeric_limits<float>::max(),
+                   -1e-30F};
   const auto count = static_cast<std::int64_t>(row.size());
-  const Tensor column = Tensor::from(std::vector<float>(16, 1), {16, 1});
-  const std::vector<float> ends = in_bf16(column, Tensor::from(row, {1, count})).to_vector<float>();
-  const std::vector<float> expected{1,        1 + 0x1p-6F, 1 + 0x1p-7F, 0x1p-126F, 0,
-                                    infinity, -infinity,   0,           infinity,  rounded(-1e-30F)};
+  const Tensor column = Tensor::from(Floats(16, 1), {16, 1});
+  const Floats ends = in_bf16(column, Tensor::from(row, {1, count})).to_vector<float>();
+  const Floats expected{1,        1 + 0x1p-6F, 1 + 0x1p-7F, 0x1p-126F, 0,
+                        infinity, -infinity,   0,           infinity,  rounded(-1e-30F)};
   for (std::size_t i = 0; i < expected.size(); ++i) {
     CAPTURE(i);
     if (i == 7)
@@ -135,10 +132,10 @@ TEST_CASE("bf16 products: operands are rounded to the nearest even, and nothing 
 
 TEST_CASE("bf16 products: the same bits for any number of threads, for this thread's f32 alone") {
   const Tensor a = random_floats({300, 520}, 1), b = random_floats({520, 200}, 2), exact = matmul(a, b);
-  std::vector<float> first;
+  Floats first;
   for (const int threads : {1, 2, 5}) {
     const WithThreads scope(threads);
-    const std::vector<float> found = in_bf16(a, b).to_vector<float>();
+    const Floats found = in_bf16(a, b).to_vector<float>();
     if (first.empty()) first = found;
     CHECK(found == first);
     CHECK(matmul(a, b).to_vector<float>() == exact.to_vector<float>());  // no worker keeps it
@@ -251,10 +248,10 @@ TEST_CASE("int8 rows: each row is rounded to 127 steps of its largest element") 
   const NarrowRows* rows = x.storage()->narrow_rows();
   REQUIRE(rows);
   CHECK(rows->columns == 4);
-  CHECK(rows->scales == std::vector<float>{1, 0, 1e-3F / 127});
+  CHECK(rows->scales == Floats{1, 0, 1e-3F / 127});
   const std::vector<std::int8_t> values{127, 1, -127, 2, 0, 0, 0, 0, -127, 64, 0, 127};
   CHECK(std::vector<std::int8_t>(rows->values<std::int8_t>(), rows->values<std::int8_t>() + 12) == values);
-  const std::vector<float> found = x.to_vector<float>();
+  const Floats found = x.to_vector<float>();
   for (std::size_t i = 0; i < found.size(); ++i)
     CHECK(found[i] == static_cast<float>(values[i]) * rows->scales[i / 4]);
   // What is rounded stays.
@@ -269,7 +266,7 @@ TEST_CASE("bf16 rows: each element is rounded to the nearest number of 8 bits, t
   const Tensor x = Tensor::from<float>(
       {{1, 1 + 0.75F * step, 1 + 0.5F * step, 1 + 1.5F * step}, {-3, -0.0F, 0x1p-140F, -largest}});
   round_to_bf16(x);
-  CHECK(x.to_vector<float>() == std::vector<float>{1, 1 + step, 1, 1 + 2 * step, -3, 0, 0, -0x1.FEp127F});
+  CHECK(x.to_vector<float>() == Floats{1, 1 + step, 1, 1 + 2 * step, -3, 0, 0, -0x1.FEp127F});
 }
 
 /// Rounds to int8 or to bf16.
@@ -286,13 +283,13 @@ TEST_CASE("narrow rows: linear maps of few rows give what the rounded weights gi
         CAPTURE(out);
         const Tensor x = random_floats({rows, in}, 1), bias = random_floats({out}, 2),
                      weight = random_floats({out, in}, 3);
-        const std::vector<float> exact = linear(x, weight, bias).to_vector<float>();
+        const Floats exact = linear(x, weight, bias).to_vector<float>();
         round(weight);
         REQUIRE(weight.storage()->narrow_rows());
         const Tensor expected =
             linear(x.to(DType::f64), Tensor::from(weight.to_vector<float>(), weight.shape()).to(DType::f64),
                    bias.to(DType::f64));
-        std::vector<float> first;
+        Floats first;
         for (const int threads : {1, 3}) {
           const WithThreads scope(threads);
           const Tensor found = linear(x, weight, bias);
@@ -304,14 +301,14 @@ TEST_CASE("narrow rows: linear maps of few rows give what the rounded weights gi
         if (in > 1) CHECK(first != exact);
         for (std::int64_t r = 0; r < rows && rows <= 6 && in > 1 && in < 5000;
              ++r) {  // alone it has the same bits
-          const std::vector<float> alone = linear(slice(x, 0, r, r + 1), weight, bias).to_vector<float>();
+          const Floats alone = linear(slice(x, 0, r, r + 1), weight, bias).to_vector<float>();
           CHECK(std::equal(alone.begin(), alone.end(), first.begin() + r * out));
         }
         // A part of the rows, as a view.
         if (out < 16) continue;
         const Tensor part = weight.view({out - 9, in}, {in, 1}, 5 * in);
-        const std::vector<float> of_part = linear(x, part).to_vector<float>(),
-                                 whole = linear(x, weight).to_vector<float>();
+        const Floats of_part = linear(x, part).to_vector<float>(),
+                     whole = linear(x, weight).to_vector<float>();
         for (std::int64_t r = 0; r < rows; ++r)
           for (std::int64_t j = 0; j < out - 9; ++j)
             CHECK(of_part[static_cast<std::size_t>(r * (out - 9) + j)] ==
@@ -329,9 +326,9 @@ TEST_CASE("narrow rows: a model that writes token by token agrees with itself re
     int8 ? model.round_to_int8() : model.round_to_bf16();
     for (const NamedTensor& named : model.parameters())
       CHECK((named.tensor->storage()->narrow_rows() != nullptr) == (named.tensor->rank() == 2));
-    const std::vector<std::int32_t> text{3, 7, 1, 9, 4, 2, 8, 5};
+    const Ints text{3, 7, 1, 9, 4, 2, 8, 5};
     // A step is given the last token of the prompt again: all others are read at once.
-    LanguageModelSteps whole(model, text, 1, 12), steps(model, std::vector<std::int32_t>{text[0]}, 1, 12);
+    LanguageModelSteps whole(model, text, 1, 12), steps(model, Ints{text[0]}, 1, 12);
     Tensor last;
     for (const std::int32_t token : text) last = steps.step(Tensor::from({token}, {1}));
     CHECK(test::worst_difference(last, whole.step(Tensor::from({text.back()}, {1}))) < 1e-4);

@@ -4,8 +4,6 @@
 #include "heed/backends/vulkan/matrix_hardware.h"
 #include "heed/tests/vulkan_attention.h"
 
-using namespace heed;
-using namespace heed::test;
 using namespace heed::test::attention_cases;
 using enum vulkan::TileKernel;
 
@@ -226,8 +224,8 @@ VULKAN_TEST("vulkan attention by fragments: variants are tested before they are 
   // The kernel under test comes after its outputs were cleared.
   std::string said = problem_without(3, {forward, DType::f16, 32, 64, {32, 16, 1}});
   CHECK(said.find(gpu.name()) != said.npos);
-  CHECK(said.find("attention forward f16, widths 32 and 64, 1 subgroups of 32") != said.npos);
+  CHECK(contains(said, "attention forward f16, widths 32 and 64, 1 subgroups of 32"));
   // After what came before, three outputs and the statistics.
   said = problem_without(8, {dquery, DType::bf16, 32, 40, {32, 16, 2}});
-  CHECK(said.find("attention dquery bf16, widths 32 and 40, 2 subgroups of 32") != said.npos);
+  CHECK(contains(said, "attention dquery bf16, widths 32 and 40, 2 subgroups of 32"));
 }

@@ -2,8 +2,6 @@
 
 #include "heed/tests/vulkan_attention.h"
 
-using namespace heed;
-using namespace heed::test;
 using namespace heed::test::attention_cases;
 
 namespace {
@@ -138,7 +136,7 @@ VULKAN_TEST("vulkan attention: odd strides, masks and padding that lie apart") {
   in.args.key = numbers.view({2, 3, 11, 4}, {60, 0, 4, 1}, 8);
   in.args.value = numbers.view({2, 3, 11, 4}, {12 * 13, 4, 13, 1}, 1);
   const auto bits = [](std::int64_t count) {
-    std::vector<std::int32_t> words;
+    Ints words;
     for (std::int64_t i = 0; i < count; ++i) words.push_back(i % 5 != 0 && i % 7 != 0);
     return Tensor::from(words, {count});
   };

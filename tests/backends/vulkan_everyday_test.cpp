@@ -8,10 +8,6 @@
 #include "heed/tests/vulkan_support.h"
 #include "heed/training/precision.h"
 
-using namespace heed;
-using namespace heed::test;
-using Floats = std::vector<float>;
-
 VULKAN_TEST("vulkan: tensors move between devices, and their gradients back") {
   const Tensor p = parameter(Tensor::from<float>({1, 2, 3}, {3}));
   const Tensor there = p.to(device);
@@ -102,7 +98,7 @@ VULKAN_TEST("vulkan: translations are drawn as on the CPU") {
     EncoderDecoder model(config);
     model.to(DType::f32, where);
     EncoderDecoderSteps steps(model, pad_tokens(sources, where));
-    const std::vector<std::int32_t> first = {1, 1};
+    const Ints first = {1, 1};
     const std::vector<std::int64_t> lengths = {8, 8};
     return sample(steps, first, lengths, {}, Tokens{2}, 3);
   };
@@ -155,7 +151,7 @@ VULKAN_TEST("vulkan autocast: an overflow leaves the weights, halves the scale a
   Loop loop(device);
   Optimizer adam(loop.layer.parameters(), {});
   Autocast autocast(loop.layer, Precision::f16, {.scale = 64});
-  const std::vector<float> before = loop.layer.weight.to_vector<float>();
+  const Floats before = loop.layer.weight.to_vector<float>();
   autocast.backward([&] { return loop.loss(DType::f16, 1e6); });
   adam.clip(1);
   autocast.step(adam, 0.1);

@@ -5,8 +5,6 @@
 #include "heed/backends/vulkan/matmul_operands.h"
 #include "heed/tests/vulkan_compare.h"
 
-using namespace heed;
-using namespace heed::test;
 using vulkan::TileKernel::emulated;
 
 namespace {

@@ -4,9 +4,6 @@
 
 #include "heed/tests/vulkan_compare.h"
 
-using namespace heed;
-using namespace heed::test;
-
 namespace {
 
 const std::vector<std::int64_t> ragged = {1, 4096, 7, 0, 4097, 64, 10000, 3, 255};

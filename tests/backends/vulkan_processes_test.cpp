@@ -13,9 +13,6 @@
 #include "heed/tests/child_process.h"
 #include "heed/tests/vulkan_support.h"
 
-using namespace heed;
-using namespace heed::test;
-
 namespace {
 
 /// Work that takes the software device a while, of several kernels, left in the queue. The driver

@@ -6,9 +6,6 @@
 #include "heed/backends/vulkan/shader_code.h"
 #include "heed/tests/vulkan_compare.h"
 
-using namespace heed;
-using namespace heed::test;
-
 namespace {
 
 /// The instructions of a number in a module: their words after the first.
@@ -188,12 +185,11 @@ TEST_CASE("vulkan modules: no constant is left to the driver, and no loop where 
 }
 
 VULKAN_TEST("vulkan: special values pass through copies, conversions and products as on the CPU") {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
+  constexpr double infinity = infinity;
   // For f16 in turn: halfway cases on both sides, tiny numbers, what overflows, and its last number before
   // that.
-  const std::vector<double> values = {-0.0,        0.0,     infinity, -infinity, 1 + 0x1p-11,
-                                      1 + 0x3p-11, 0x1p-24, -0x3p-24, 0x1.8p-25, 0x1p-25,
-                                      65519,       65520,   -1e30};
+  const Doubles values = {-0.0,     0.0,       infinity, -infinity, 1 + 0x1p-11, 1 + 0x3p-11, 0x1p-24,
+                          -0x3p-24, 0x1.8p-25, 0x1p-25,  65519,     65520,       -1e30};
   const Shape shape{static_cast<std::int64_t>(values.size())};
   const Tensor x = copy_on(device, tensor_of<float>(values, shape));
   const auto bits_after = [&](DType dtype) {
@@ -213,7 +209,7 @@ VULKAN_TEST("vulkan: special values pass through copies, conversions and product
   }
   CHECK(bits_after(DType::bf16) == bf16);
   // -0 stays -0, and infinity times 0 is not a number.
-  const std::vector<float> zeros = (x * 0.0).to_vector<float>();
+  const Floats zeros = (x * 0.0).to_vector<float>();
   CHECK(std::signbit(zeros[0]));
   CHECK(!std::signbit(zeros[1]));
   CHECK(std::isnan(zeros[2]));

@@ -5,9 +5,6 @@
 // The kernels of the Vulkan backend that work on rows, and its optimizers, against those of the CPU: ragged
 // sizes, tensors that begin in the middle of their memory, and lowered limits.
 
-using namespace heed;
-using namespace heed::test;
-
 namespace {
 
 Tensor floats(const Shape& shape, double low = -2, double high = 2, std::uint32_t stream = 0) {
@@ -16,7 +13,7 @@ Tensor floats(const Shape& shape, double low = -2, double high = 2, std::uint32_
 
 /// Whole numbers in [low, high).
 Tensor integers(const Shape& shape, double low, double high, std::uint32_t stream = 0) {
-  std::vector<double> values = numbers(shape.count(), low, high, stream);
+  Doubles values = numbers(shape.count(), low, high, stream);
   for (double& value : values) value = std::floor(value);
   return tensor_of<std::int32_t>(values, shape);
 }
@@ -144,7 +141,7 @@ VULKAN_TEST("vulkan: a NaN spoils its row of a softmax and no other") {
 
 VULKAN_TEST("vulkan: an infinity spoils its row of a softmax and of a cross entropy, as on the CPU") {
   const Tensor x = with(floats({3, 40}), {{40, infinity}});
-  const Tensor targets = Tensor::from(std::vector<std::int32_t>{1, 2, 3}, {3});
+  const Tensor targets = Tensor::from(Ints{1, 2, 3}, {3});
   check_agreement(device, {x, targets}, [](const Backend& backend, const std::vector<Tensor>& in) {
     const Device on = in[0].device();
     const Tensor soft = empty_on(on, {3, 40}), log = empty_on(on, {3, 40}), loss = empty_on(on, {3}),
@@ -188,14 +185,14 @@ VULKAN_TEST("vulkan: the gradients of a layer norm without rows are zeros") {
   const auto make = [&](const Shape& shape) { return Tensor::empty(shape, DType::f32, device); };
   const Tensor x = make({0, 4}), dweight = make({4}), dbias = make({4});
   backend_of(device).layer_norm.backward(x, {}, make({0}), make({0}), x, x, dweight, dbias);
-  CHECK(dweight.to_doubles() == std::vector<double>(4, 0));
-  CHECK(dbias.to_doubles() == std::vector<double>(4, 0));
+  CHECK(dweight.to_doubles() == Doubles(4, 0));
+  CHECK(dbias.to_doubles() == Doubles(4, 0));
 }
 
 VULKAN_TEST("vulkan: a target that is no class is an error at the next wait, with its row") {
   const Backend& backend = backend_of(device);
   const Tensor logits = copy_on(device, floats({5, 3}));
-  const Tensor targets = Tensor::from(std::vector<std::int32_t>{0, 1, 3, -2, -1}, {5}, device);
+  const Tensor targets = Tensor::from(Ints{0, 1, 3, -2, -1}, {5}, device);
   const Tensor loss = empty_on(device, {5}), logs = empty_on(device, {5, 2});
   backend.cross_entropy.forward(logits, targets, 0, -1, loss, logs);
   CHECK_ERROR(loss.to_doubles(), "cross_entropy: a target is not a class in [0, 3)");
@@ -226,13 +223,13 @@ VULKAN_TEST("vulkan: gather and scatter, few and many rows, repeated and missing
 VULKAN_TEST("vulkan: an index that is no row is an error, with its position") {
   const Backend& backend = backend_of(device);
   const Tensor x = copy_on(device, floats({2, 4, 3})), out = empty_on(device, {2, 3, 3});
-  const Tensor index = Tensor::from(std::vector<std::int32_t>{0, -1, 1, 2, -2, 4}, {2, 3}, device);
+  const Tensor index = Tensor::from(Ints{0, -1, 1, 2, -2, 4}, {2, 3}, device);
   backend.gather_rows(x, index, out);
   CHECK_ERROR(out.to_doubles(), "gather_rows: an index is outside [0, 4)");
   backend.scatter_add_rows(out, index, x);
   CHECK_ERROR(x.to_doubles(), "(position 4)");
   // Indices are looked at where there is no row to add to, too.
-  const Tensor first = copy_on(device, Tensor::from(std::vector<std::int32_t>{-1, 0}, {1, 2}));
+  const Tensor first = copy_on(device, Tensor::from(Ints{-1, 0}, {1, 2}));
   backend.scatter_add_rows(copy_on(device, floats({1, 2, 3})), first, empty_on(device, {1, 0, 3}));
   CHECK_ERROR(synchronize(device), "position 1");
 }
@@ -290,8 +287,8 @@ void check_optimizer(Device device, const OptimizerCase& with) {
     step.gradients = gradients;
     if (with.adam || with.momentum) step.first_moment = first;
     if (with.adam) step.second_moment = second;
-    if (with.scaled) step.gradient_scale = Tensor::from(std::vector<float>{0.25f}, {1}, where);
-    if (with.skip >= 0) step.skip = Tensor::from(std::vector<std::int32_t>{with.skip}, {1}, where);
+    if (with.scaled) step.gradient_scale = Tensor::from(Floats{0.25f}, {1}, where);
+    if (with.skip >= 0) step.skip = Tensor::from(Ints{with.skip}, {1}, where);
     step.learning_rate = 0.01;
     step.weight_decay = 0.1;
     step.decoupled_decay = with.decoupled;

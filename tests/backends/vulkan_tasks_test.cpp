@@ -13,8 +13,6 @@
 
 namespace {
 
-using namespace heed;
-using namespace heed::test;
 namespace fs = std::filesystem;
 
 /// Flags that choose the device of the tests.
@@ -69,7 +67,7 @@ VULKAN_TEST("vulkan tasks: every command of every program, and an exit in order"
         joined(joined(predict_command(task), on_device()), {"--run", run, "--set", "int8_weights=true"}),
         small_line(task), ".", limits);
     CHECK(rounded.status == 2);
-    CHECK(rounded.errors.find("int8_weights is for the CPU") != std::string::npos);
+    CHECK(contains(rounded.errors, "int8_weights is for the CPU"));
     const std::string other = (folder / "other").string();  // before anything is trained
     CHECK(run_program(task, joined(small_train(task, other, {"--set", "int8_weights=true"}), on_device()), {},
                       ".", limits)

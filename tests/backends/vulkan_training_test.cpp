@@ -5,8 +5,6 @@
 #include "heed/tests/vulkan_support.h"
 #include "heed/training/trainer.h"
 
-using namespace heed;
-
 namespace {
 
 TransformerConfig translator_config() {
@@ -31,7 +29,7 @@ class CopyTask : public Task {
   EncoderDecoder& model() override { return model_; }
   std::int64_t batches(std::int64_t) override { return 5; }
   Loss loss(std::int64_t, std::int64_t number, Context& context) override {
-    std::vector<std::vector<std::int32_t>> texts(8);
+    std::vector<Ints> texts(8);
     for (std::size_t s = 0; s < texts.size(); ++s)
       for (std::size_t i = 0; i < 3 + (s + static_cast<std::size_t>(number)) % 5; ++i)
         texts[s].push_back(
@@ -46,7 +44,7 @@ class CopyTask : public Task {
 
 /// The losses of all steps, and the weights at the end.
 struct Curve {
-  std::vector<double> losses, weights;
+  Doubles losses, weights;
   friend bool operator==(const Curve&, const Curve&) = default;
 };
 
@@ -68,7 +66,7 @@ Curve train(Device device, Precision precision = Precision::f32,
   return curve;
 }
 
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+double largest_difference(const Doubles& a, const Doubles& b) {
   REQUIRE(a.size() == b.size());
   double largest = 0;
   for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));

@@ -14,9 +14,6 @@
 #include "heed/base/open_folder.h"
 #include "heed/tests/support.h"
 
-using namespace heed;
-using namespace heed::test;
-
 namespace fs = std::filesystem;
 
 namespace {

@@ -14,8 +14,6 @@
 
 namespace {
 
-using namespace heed;
-using namespace heed::test;
 namespace fs = std::filesystem;
 
 bool is_chosen(const std::string& name) {

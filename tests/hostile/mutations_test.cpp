@@ -9,9 +9,6 @@
 
 namespace {
 
-using namespace heed;
-using namespace heed::test;
-
 namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 

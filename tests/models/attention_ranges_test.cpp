@@ -6,9 +6,6 @@
 #include "heed/models/classifier.h"
 #include "heed/tests/model_support.h"
 
-using namespace heed;
-using namespace heed::test;
-
 namespace {
 
 using Value = Options::Value;
@@ -26,14 +23,14 @@ AttentionConfig config_for(bool causal, bool cross) {
 
 /// Whole numbers as integers, others as they are, as a file would have them.
 Value as_value(double number, bool list) {
-  if (list) return std::vector<double>{number};
+  if (list) return Doubles{number};
   if (number == std::floor(number) && std::abs(number) < 0x1p62) return static_cast<std::int64_t>(number);
   return number;
 }
 
 std::vector<Value> values_for(const Asked& asked) {
-  const bool list = std::holds_alternative<std::vector<double>>(asked.fallback);
-  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  const bool list = std::holds_alternative<Doubles>(asked.fallback);
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = infinity;
   std::vector<Value> values{std::numeric_limits<std::int64_t>::max(), std::int64_t{1} << 62};
   for (const double number : {0.0, -1.0, 1.0, 0x1p31, 0x1p32, 1e300, nan, inf, asked.low, asked.high})
     values.push_back(as_value(number, list));
@@ -42,8 +39,7 @@ std::vector<Value> values_for(const Asked& asked) {
 
 bool is_numeric(const Asked& asked) {
   return std::holds_alternative<std::int64_t>(asked.fallback) ||
-         std::holds_alternative<double>(asked.fallback) ||
-         std::holds_alternative<std::vector<double>>(asked.fallback);
+         std::holds_alternative<double>(asked.fallback) || std::holds_alternative<Doubles>(asked.fallback);
 }
 
 // Sanitizers hold shadows of memory and keep what was freed.
@@ -139,8 +135,8 @@ TEST_CASE(
       {"hard_coded_gaussian", "sigma", 0.0, "'sigma' must be 1e-06 to 1e+06, is 0"},
       {"hard_coded_gaussian", "sigma", std::nan(""), "'sigma' must be 1e-06 to 1e+06, is nan"},
       {"hard_coded_gaussian", "gamma", 1.2, "only cross-attention"},
-      {"hard_coded_gaussian", "offsets", std::vector<double>{0, 1e300}, "'offsets'"},
-      {"hard_coded_gaussian", "offsets", std::vector<double>{}, "at least one"},
+      {"hard_coded_gaussian", "offsets", Doubles{0, 1e300}, "'offsets'"},
+      {"hard_coded_gaussian", "offsets", Doubles{}, "at least one"},
       {"synthesizer_mixture", "components", Texts{"dens"}, "did you mean 'dense'"},
       {"synthesizer_mixture", "components", Texts{"dot", "dot"}, "'dot' twice"},
       {"synthesizer_mixture", "components", Texts{}, "at least one"},

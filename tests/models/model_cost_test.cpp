@@ -11,9 +11,6 @@
 #include "heed/tests/child_process.h"
 #include "heed/tests/model_support.h"
 
-using namespace heed;
-using namespace heed::test;
-
 namespace {
 
 std::unique_ptr<Module> make_model(int kind, const TransformerConfig& config) {
@@ -61,7 +58,7 @@ TEST_CASE("model cost: a limit on this process counts, too") {
   const ChildResult result =
       run_in_child("child: model cost under a limit of this process", {.address_space = rlim_t{2} << 30});
   CHECK_MESSAGE(result.status == 0, result.text());
-  CHECK(result.output.find("1 passed") != std::string::npos);
+  CHECK(contains(result.output, "1 passed"));
 }
 #endif
 

@@ -10,11 +10,6 @@
 #include "heed/training/checkpoint.h"
 #include "heed/training/optimizer.h"
 
-using namespace heed;
-using namespace heed::test;
-
-using Floats = std::vector<float>;
-
 namespace {
 
 /// Registers what it is told to.
@@ -201,9 +196,9 @@ TEST_CASE("modules: a clone has the same values and shares none of them") {
     CHECK(theirs[i].tensor->dtype() == ours[i].tensor->dtype());
     CHECK(theirs[i].tensor->to_doubles() == ours[i].tensor->to_doubles());
   }
-  const std::vector<double> before = theirs.front().tensor->to_doubles();
+  const Doubles before = theirs.front().tensor->to_doubles();
   Tensor& first = *model.parameters().front().tensor;
-  const std::vector<double> ones(static_cast<std::size_t>(first.count()), 1);
+  const Doubles ones(static_cast<std::size_t>(first.count()), 1);
   first.assign<double>(ones);
   CHECK(theirs.front().tensor->to_doubles() == before);
 }
@@ -223,7 +218,7 @@ TEST_CASE(
                        Error);
   model.to(DType::f64, {});
   const Tensor wide = x.to(DType::f64);
-  const std::vector<double> before = model(wide).to_doubles();
+  const Doubles before = model(wide).to_doubles();
   CHECK(gradcheck(model, wide).passed);
   CHECK(model(wide).to_doubles() == before);
   const auto cut = [&](std::span<const Tensor> in) {
@@ -260,14 +255,14 @@ TEST_CASE(
     TensorFile file = load_safetensors(folder / "mlp.safetensors");
     file.tensors[changed] = value;
     save_safetensors(folder / "changed.safetensors", file);
-    const std::vector<double> outputs = (*copy)(wide).to_doubles();
+    const Doubles outputs = (*copy)(wide).to_doubles();
     CHECK_ERROR(load_model(*copy, resumed, folder / "changed.safetensors"), words);
     CHECK((*copy)(wide).to_doubles() == outputs);
     CHECK(resumed.steps() == 2);
   };
   refused("scale", Tensor::zeros({7}, DType::f64), "\"scale\"");
   refused("optimizer:first_moment.scale", Tensor::zeros({7}, DType::f64), "\"first_moment.scale\"");
-  refused("optimizer:steps", Tensor::from(std::vector<std::int32_t>{-1}, {1}), "steps is negative");
+  refused("optimizer:steps", Tensor::from(Ints{-1}, {1}), "steps is negative");
 }
 
 TEST_CASE("modules: initial values have the distributions that their names say") {
@@ -364,7 +359,7 @@ void set(Module& module, const std::string& name, const Tensor& value) {
   Tensor* tensor = find(module, name);
   REQUIRE_MESSAGE(tensor != nullptr, name);
   REQUIRE(tensor->shape() == value.shape());
-  const std::vector<double> values = value.to_vector<double>();
+  const Doubles values = value.to_vector<double>();
   tensor->assign(std::span<const double>(values));
 }
 
@@ -442,7 +437,7 @@ TEST_CASE("share_layers: layers of different kinds cannot be shared") {
   config.encoder_layers = 2;
   config.encoder_attention = {choice("fastformer"), choice("dot_product")};
   config.share_layers = "attention";
-  CHECK(contains(error_of([&] { EncoderClassifier{config}; }), "share_layers"));
+  CHECK_ERROR(EncoderClassifier{config}, "share_layers");
 }
 
 TEST_CASE("linformer: layerwise sharing has one E for the whole stack") {
@@ -469,7 +464,7 @@ TEST_CASE("linformer: layerwise sharing has one E for the whole stack") {
 
 TEST_CASE("mixed_heads: parts of one kind are that kind with all heads") {
   const Options options =
-      options_of({{"parts", Texts{"dot_product", "dot_product"}}, {"part_heads", std::vector<double>{3, 1}}});
+      options_of({{"parts", Texts{"dot_product", "dot_product"}}, {"part_heads", Doubles{3, 1}}});
   const auto mixed = make("mixed_heads", options), whole = make("dot_product", {});
   for (const std::string name : {"query", "key", "value", "output"}) {
     const Tensor first = find(*mixed, "parts.0." + name + ".weight")->detach();
@@ -484,7 +479,7 @@ TEST_CASE("mixed_heads: parts of one kind are that kind with all heads") {
 TEST_CASE("mixed_heads: any variants, which keep their settings and say what they cannot do") {
   Options options = options_of({{"parts", Texts{"longformer", "synthesizer_random", "hard_coded_gaussian"}},
                                 {"longformer.window", 2},
-                                {"hard_coded_gaussian.offsets", std::vector<double>{0}}});
+                                {"hard_coded_gaussian.offsets", Doubles{0}}});
   const auto layer = make("mixed_heads", options, 4, true);
   const Tensor x = uniform_numbers(41, {1, 6, 8}, 2);
   const Tensor whole = run(*layer, x);
@@ -501,7 +496,7 @@ TEST_CASE("mixed_heads: any variants, which keep their settings and say what the
   CHECK(contains(error_of([&] { make("mixed_heads", options); }), "windw"));
   Options linformer = options_of({{"parts", Texts{"dot_product", "linformer"}}});
   CHECK(contains(error_of([&] { make("mixed_heads", linformer, 4, true); }), "mixes all positions"));
-  linformer.set("part_heads", std::vector<double>{3, 3});
+  linformer.set("part_heads", Doubles{3, 3});
   CHECK(contains(error_of([&] { make("mixed_heads", linformer); }), "6 heads"));
   const Options fastformer = options_of({{"parts", Texts{"dot_product", "fastformer"}}});
   CHECK(contains(error_of([&] { make("mixed_heads", fastformer); }), "heads of a width of their own"));

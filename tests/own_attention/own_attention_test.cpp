@@ -9,8 +9,6 @@
 #include "heed/models/classifier.h"
 #include "heed/tests/support.h"
 
-using namespace heed;
-
 namespace {
 
 AttentionConfig small_config() {

@@ -4,9 +4,6 @@
 #include "support.h"
 #include "temporary_folder.h"
 
-using namespace heed;
-using namespace heed::test;
-
 TEST_CASE("own attention: a translator is trained with it in both stacks, resumed and asked") {
   const TemporaryFolder folder;
   const std::string run = (folder / "run").string();

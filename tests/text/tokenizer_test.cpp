@@ -8,10 +8,8 @@
 #include "heed/tests/support.h"
 #include "heed/text/tokenizer_parts.h"
 
-using namespace heed;
-using namespace heed::test;
 using Json = nlohmann::json;
-using Ids = std::vector<std::int32_t>;
+using Ids = Ints;
 
 namespace {
 
@@ -367,7 +365,7 @@ TEST_CASE("Damaged files are refused with the path and what is wrong") {
   CHECK(tokenizer_error(file) == "t.json: model.vocab: tokens \"a\" and \"b\" share the id 2");
   for (const Json& bad : {Json(-1), Json(1.5), Json("1"), Json(nullptr), Json(std::uint64_t{1} << 63)}) {
     file["model"]["vocab"]["a"] = bad;
-    CHECK(tokenizer_error(file).find("not a token id") != std::string::npos);
+    CHECK(contains(tokenizer_error(file), "not a token id"));
   }
   file = small_file();
   file["model"]["merges"][0] = {"a", "c"};

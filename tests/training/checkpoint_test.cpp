@@ -14,8 +14,6 @@
 #include "heed/text/safetensors.h"
 #include "heed/training/trainer.h"
 
-using namespace heed;
-using namespace heed::test;
 namespace fs = std::filesystem;
 
 namespace {
@@ -74,8 +72,8 @@ std::vector<std::int64_t> recorded_steps(const fs::path& run) {
 }
 
 /// The losses of the records in metrics.jsonl: they depend on sums that cross checkpoints.
-std::vector<double> recorded_losses(const fs::path& run) {
-  std::vector<double> losses;
+Doubles recorded_losses(const fs::path& run) {
+  Doubles losses;
   std::ifstream file(run / "metrics.jsonl");
   for (std::string line; std::getline(file, line);) losses.push_back(parse_metrics_line(line).loss);
   return losses;
@@ -383,7 +381,7 @@ TEST_CASE("checkpoint: weights that are not finite are named") {
     fs::copy(folder / "good", run);
     TensorFile file = load_safetensors(run / name);
     Tensor& spoiled = file.tensors.at(tensor);
-    std::vector<float> values = spoiled.to_vector<float>();
+    Floats values = spoiled.to_vector<float>();
     values[3] = std::numeric_limits<float>::quiet_NaN();
     spoiled = Tensor::from(values, spoiled.shape());
     save_safetensors(run / name, file);
@@ -409,14 +407,14 @@ TEST_CASE("checkpoint: one that could not be resumed does not replace the last g
   // The square of 1e21 w is infinite in f32, so Adam stands still: weights stay finite, moments do not.
   options.optimizer.weight_decay = 1e21;
   const std::string error = error_of([&] { train_in(run, {}, options); });
-  CHECK(error.find("\"second_moment.") != error.npos);
-  CHECK(error.find("the last checkpoint is kept") != error.npos);
+  CHECK(contains(error, "\"second_moment."));
+  CHECK(contains(error, "the last checkpoint is kept"));
   CHECK(read_file(run / "trainer_state.json") == state);
   options.optimizer.weight_decay = 0;
   CHECK(train_in(run, {}, options).step == 20);
 
   TinyTask task;
-  std::vector<float> values = task.model().parameters()[0].tensor->to_vector<float>();
+  Floats values = task.model().parameters()[0].tensor->to_vector<float>();
   values[1] = std::numeric_limits<float>::infinity();
   task.model().parameters()[0].tensor->assign(std::span<const float>(values));
   CHECK_ERROR(save_model(task.model(), folder / "model"), "holds inf at element 1");
@@ -518,7 +516,7 @@ TEST_CASE("checkpoint: one made on another platform is used, with a warning") {
                         with_digest(replaced(state, platform_name({}), "OpenBLAS Abacus, fingers")));
   std::string said;
   train_in(run, {.message = [&](std::string_view text) { said += text; }});
-  CHECK(said.find("OpenBLAS Abacus, fingers") != std::string::npos);
+  CHECK(contains(said, "OpenBLAS Abacus, fingers"));
 }
 
 TEST_CASE("run folder: a fresh run does not touch one that is there") {
@@ -809,7 +807,7 @@ TEST_CASE("metrics: what was written after the checkpoint is cut off") {
   CHECK(records[1].step == 2);
   std::string said;
   MetricsLog shorter(OpenFolder(folder.path()), 1 << 20, [&](std::string_view text) { said += text; });
-  CHECK(said.find("lines were removed") != said.npos);
+  CHECK(contains(said, "lines were removed"));
   shorter.append({.step = 3, .steps = 9});
   CHECK(shorter.records().size() == 3);
 }
@@ -831,8 +829,8 @@ TEST_CASE("metrics: a line that is none is said, kept, and stops nothing") {
   bad[2] = '\0';
   write_file_atomically(run / "metrics.jsonl", bad);
   train_in(run, listen());
-  CHECK(said.find("line 1 is not a line of metrics") != said.npos);
-  CHECK(said.find("1 such line stays in the file") != said.npos);
+  CHECK(contains(said, "line 1 is not a line of metrics"));
+  CHECK(contains(said, "1 such line stays in the file"));
   CHECK(read_file(run / "metrics.jsonl").starts_with(bad));
   train_in(run, listen());
   const std::string now = read_file(run / "metrics.jsonl");
@@ -844,17 +842,17 @@ TEST_CASE("metrics: a line that is none is said, kept, and stops nothing") {
   // Cut short in the middle of a line, gone, or not even a file.
   write_file_atomically(run / "metrics.jsonl", good.substr(0, good.size() / 2));
   train_in(run, listen());
-  CHECK(said.find("lines were removed") != said.npos);
+  CHECK(contains(said, "lines were removed"));
   fs::remove(run / "metrics.jsonl");
   train_in(run, listen());
-  CHECK(said.find("is missing") != said.npos);
+  CHECK(contains(said, "is missing"));
   fs::remove(run / "metrics.jsonl");
   fs::create_directory(run / "metrics.jsonl");
   TrainerCallbacks callbacks = listen();
   callbacks.report = [](const RunFolder&, std::span<const Progress>) { fail("no room"); };
   CHECK(train_in(run, callbacks).step == 12);
-  CHECK(said.find("lines of metrics are lost") != said.npos);
-  CHECK(said.find("without a report: no room") != said.npos);
+  CHECK(contains(said, "lines of metrics are lost"));
+  CHECK(contains(said, "without a report: no room"));
   CHECK(train_in(run).finished);
 }
 
@@ -880,7 +878,7 @@ TEST_CASE("metrics: on a full disk records are lost, and training goes on") {
     log.append({.step = 3, .steps = 9});
   }
   CHECK(said.find("lines of metrics are lost") == said.rfind("lines of metrics are lost"));
-  CHECK(said.find("lines of metrics are lost") != said.npos);
+  CHECK(contains(said, "lines of metrics are lost"));
   log.append({.step = 4, .steps = 9});
   const std::vector<Progress> records = log.records();
   REQUIRE(records.size() == 2);

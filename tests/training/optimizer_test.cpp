@@ -5,9 +5,6 @@
 #include "heed/models/layers.h"
 #include "heed/tests/kernel_check.h"
 
-using namespace heed;
-using namespace heed::test;
-
 namespace {
 
 // Small, ragged and more than one piece.
@@ -24,8 +21,8 @@ std::vector<Tensor> tensors(double low, double high, std::uint32_t stream) {
 }
 
 template <class T>
-std::vector<double> all_values(const std::vector<Tensor>& list) {
-  std::vector<double> all;
+Doubles all_values(const std::vector<Tensor>& list) {
+  Doubles all;
   for (const Tensor& tensor : list)
     for (const double value : values_of<T>(tensor)) all.push_back(value);
   return all;
@@ -111,7 +108,7 @@ TEST_CASE_TEMPLATE("sums of squares are accumulated in double", T, float, double
   const std::vector<Tensor> list = tensors<T>(-1e4, 1e4, 5);
   const Tensor out = Tensor::empty({static_cast<std::int64_t>(list.size())}, DType::f64);
   cpu_backend.sums_of_squares(list, out);
-  const std::vector<double> sums = values_of<double>(out);
+  const Doubles sums = values_of<double>(out);
   for (std::size_t i = 0; i < list.size(); ++i) {
     double expected = 0;
     for (double value : values_of<T>(list[i])) expected += value * value;
@@ -120,13 +117,13 @@ TEST_CASE_TEMPLATE("sums of squares are accumulated in double", T, float, double
 }
 
 TEST_CASE("sums of squares show a NaN, and do not overflow where f32 would") {
-  std::vector<double> large(100, 1e25), bad(100, 1.0);
+  Doubles large(100, 1e25), bad(100, 1.0);
   bad[99] = std::numeric_limits<double>::quiet_NaN();
   const std::vector<Tensor> list = {tensor_of<float>(large, {100}), tensor_of<float>(bad, {100}),
                                     Tensor::empty({0})};
   const Tensor out = Tensor::empty({3}, DType::f64);
   cpu_backend.sums_of_squares(list, out);
-  const std::vector<double> sums = values_of<double>(out);
+  const Doubles sums = values_of<double>(out);
   CHECK(sums[0] == doctest::Approx(1e52));
   CHECK(std::isnan(sums[1]));
   CHECK(sums[2] == 0);
@@ -237,9 +234,8 @@ TEST_CASE("Muon's steps are right at every magnitude of the gradient") {
   const Tensor tiny = orthogonalised(Tensor::full({2, 2}, 1e-38));
   CHECK(tiny.to_doubles()[0] > 1e-30);
   // One matrix among others neither hides them nor is hidden.
-  const Tensor both =
-      Tensor::from(std::vector<float>{1e38f, 0, 0, 1e38f, 1e-38f, 0, 0, 1, 0, 0, 0, 0}, {3, 2, 2});
-  const std::vector<double> found = orthogonalised(both).to_doubles();
+  const Tensor both = Tensor::from(Floats{1e38f, 0, 0, 1e38f, 1e-38f, 0, 0, 1, 0, 0, 0, 0}, {3, 2, 2});
+  const Doubles found = orthogonalised(both).to_doubles();
   CHECK(found[0] == doctest::Approx(found[3]));
   CHECK(found[0] > 0.5);
   CHECK(found[7] > 0.5);
@@ -260,12 +256,12 @@ TEST_CASE("orthogonalised() brings singular values near 1, and refuses what is n
 TEST_CASE("orthogonalised() is right for singular values of all magnitudes, long matrices and square ones") {
   for (const std::int64_t columns : {7, 64}) {
     Initialiser initialiser(1);
-    std::vector<float> values;
+    Floats values;
     for (int i = 0; i < 7; ++i) values.push_back(std::pow(10.0F, static_cast<float>(-i)));
     const Tensor x = matmul(initialiser.orthogonal(7, 7),
                             initialiser.orthogonal(7, columns) * Tensor::from(values, {7, 1}));
     for (const Tensor& matrix : {x, contiguous(transpose(x, 0, 1))}) {
-      const std::vector<double> expected = orthogonalised(cast(matrix, DType::f64)).to_doubles();
+      const Doubles expected = orthogonalised(cast(matrix, DType::f64)).to_doubles();
       CHECK(worst_error(values_of<float>(orthogonalised(matrix)), expected) < 1e-3);
     }
   }
@@ -340,7 +336,7 @@ TEST_CASE("Muon steps hidden maps as matrices, and all else as AdamW does") {
 }
 
 TEST_CASE("Parameters of several types are stepped together as they are alone") {
-  const std::vector<double> first = {1, -2, 3, 4, 0.5, -6};
+  const Doubles first = {1, -2, 3, 4, 0.5, -6};
   for (const OptimizerKind kind :
        {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::muon}) {
     CAPTURE(name_of(kind));
@@ -355,7 +351,7 @@ TEST_CASE("Parameters of several types are stepped together as they are alone") 
         for (const Tensor& leaf : leaves) backward(sum(leaf * leaf));
         optimizer.step(0.1, Tensor::full({1}, 0.5));
       }
-      std::vector<std::vector<double>> values;
+      std::vector<Doubles> values;
       for (const Tensor& leaf : leaves) values.push_back(leaf.detach().to_doubles());
       return values;
     };
@@ -382,7 +378,7 @@ TEST_CASE("Muon in bf16 is near to f32, and a step that is skipped changes nothi
   CHECK(rounded.second == exact.second);
   const auto left = stepped(DType::f32, 1);
   CHECK(left.first == values_of<float>(random_floats({64, 96}, 1)));
-  CHECK(left.second == std::vector<double>(64 * 96, 0));
+  CHECK(left.second == Doubles(64 * 96, 0));
 }
 
 // --- Frozen parts and learning rates of parts.
@@ -400,11 +396,11 @@ class TwoLayers : public Module {
 };
 
 /// The weights of the second layer after one step of plain descent.
-std::vector<float> after_step(const std::vector<PartRate>& part_rates, double rate) {
+Floats after_step(const std::vector<PartRate>& part_rates, double rate) {
   TwoLayers model;
   const TrainedParameters trained = trained_parameters(model, part_rates);
   Optimizer optimizer(trained.parameters, {.kind = OptimizerKind::sgd, .beta1 = 0}, trained.rates);
-  backward(sum(square(model.second(model.first(Tensor::from(std::vector<float>{1, 2, 3}, {1, 3}))))));
+  backward(sum(square(model.second(model.first(Tensor::from(Floats{1, 2, 3}, {1, 3}))))));
   optimizer.step(rate);
   return model.second.weight.to_vector<float>();
 }

@@ -7,7 +7,6 @@
 
 namespace {
 
-using namespace heed;
 namespace fs = std::filesystem;
 
 // A reader of its own, after the formats' descriptions, that shares nothing with the writer but the checksum,

@@ -9,11 +9,9 @@
 #include "heed/training/checkpoint.h"
 #include "heed/training/trainer.h"
 
-using namespace heed;
-
 namespace {
 
-using Values = std::vector<double>;
+using Values = Doubles;
 
 void check_values(const Values& a, const Values& b, double tolerance = 1e-12) {
   REQUIRE(a.size() == b.size());
@@ -71,8 +69,8 @@ TrainerOptions impatient(std::int64_t steps) {
   return options;
 }
 
-std::vector<std::vector<float>> weights_of(Module& model) {
-  std::vector<std::vector<float>> all;
+std::vector<Floats> weights_of(Module& model) {
+  std::vector<Floats> all;
   for (const NamedTensor& entry : model.state()) all.push_back(entry.tensor->to_vector<float>());
   return all;
 }
@@ -178,7 +176,7 @@ TEST_CASE("gradient norm: value, clipping and what is not finite") {
   const std::vector<NamedTensor> zeros{{"still", &still}};
   CHECK(GradientNorm(zeros).scale(1).item() == 1);  // not divided by 0
 
-  Tensor bad = leaf_with_gradient({0}, {std::numeric_limits<double>::infinity()});
+  Tensor bad = leaf_with_gradient({0}, {infinity});
   const std::vector<NamedTensor> with_bad{{"a", &a}, {"layers.1.bad", &bad}};
   FiniteGuard guard;
   guard.watch(7, GradientNorm(with_bad), {});
@@ -210,7 +208,7 @@ TEST_CASE("finite guard: from the first bad step on nothing changes, and that st
       step(nan, 1, 3);
       step(1, nan, 3);
     } else {
-      step(1, 1, std::numeric_limits<double>::infinity());
+      step(1, 1, infinity);
       step(1, 1, 3);
     }
     CHECK_ERROR(guard.check(losses), "step 2");
@@ -287,8 +285,8 @@ TEST_CASE("trainer: of steps and epochs, the earlier end counts, and it is said"
     std::string said;
     const TrainResult result =
         Trainer(task, options, {.message = [&](std::string_view text) { said += text; }}).run();
-    CHECK(test::contains(said, concat_text("training ends after ", result.step, " steps: steps = ", steps,
-                                           ", and epochs = ", epochs, " take ")) == (steps > 0));
+    CHECK(contains(said, concat_text("training ends after ", result.step, " steps: steps = ", steps,
+                                     ", and epochs = ", epochs, " take ")) == (steps > 0));
     CHECK(result.finished);
     return result.step;
   };
@@ -326,7 +324,7 @@ TEST_CASE("trainer: it learns, and its records are what happened") {
 
 TEST_CASE("trainer: a schedule of one's own") {
   LineTask task;
-  std::vector<double> rates;
+  Doubles rates;
   TrainerOptions options = options_for(4);
   options.log_every = 1;
   options.learning_rate = [](std::int64_t step, std::int64_t steps) {
@@ -361,19 +359,18 @@ TEST_CASE("trainer: a training of minutes says after ten steps how long it will 
     return text;
   };
   const std::string text = said(100'000, 12);
-  CHECK(
-      test::contains(text, "; the warm-up alone, 100000 steps (training.schedule.warmup_steps), will take "));
+  CHECK(contains(text, "; the warm-up alone, 100000 steps (training.schedule.warmup_steps), will take "));
   CHECK(text.starts_with("training will take another "));
-  CHECK(test::contains(text, " for its 1000000 steps (training.steps)"));
+  CHECK(contains(text, " for its 1000000 steps (training.steps)"));
   CHECK(std::ranges::count(text, ',') == std::ranges::count(said(100'000, 20), ','));  // once
   CHECK(said(100'000, 9).empty());
-  CHECK_FALSE(test::contains(said(100, 12), "warm-up"));
+  CHECK_FALSE(contains(said(100, 12), "warm-up"));
   CHECK(said(10, 12, 20).empty());
 }
 
 TEST_CASE("trainer: the recorded loss is the mean over the tokens since the last record") {
   LineTask task({3, 5});
-  std::vector<double> losses;
+  Doubles losses;
   TrainerOptions options = options_for(2);
   options.log_every = 2;
   options.schedule.learning_rate = 1e-37;  // the weights stay
@@ -422,7 +419,7 @@ TEST_CASE("trainer: evaluations that are only shown choose nothing and change no
   struct Trained {
     std::vector<std::int64_t> evaluations;
     TrainResult result;
-    std::vector<double> weights;
+    Doubles weights;
   };
   const auto trained = [](std::int64_t shown, std::int64_t steps, double rate = 0.01) {
     LineTask task;
@@ -521,7 +518,7 @@ TEST_CASE("trainer: a warm-up and an accumulation beyond the training are said a
   options.schedule.warmup_steps = 6;
   options.accumulation = batches + 1;
   const std::string said = said_by(task, options);
-  CHECK(said.find("rises for 6 steps, but training has 5, so it never reaches 0.01") != said.npos);
+  CHECK(contains(said, "rises for 6 steps, but training has 5, so it never reaches 0.01"));
   CHECK(said.find(concat_text("a step takes ", batches + 1, " batches, but there are ", batches)) !=
         said.npos);
 }
@@ -535,8 +532,8 @@ TEST_CASE("trainer: an evaluation that was only shown and was better than the on
   options.learning_rate = [](std::int64_t step, std::int64_t) { return step <= 40 ? 0.01 : 10.0; };
   const std::string said = said_by(task, options);
   CAPTURE(said);
-  CHECK(said.find("keeping the weights of step 60, with loss ") != said.npos);
-  CHECK(said.find("; step 40 had ") != said.npos);
+  CHECK(contains(said, "keeping the weights of step 60, with loss "));
+  CHECK(contains(said, "; step 40 had "));
 }
 
 TEST_CASE("trainer: a training that diverges says so, and has no best weights") {
@@ -560,7 +557,7 @@ TEST_CASE("trainer: a training that diverges says so, and has no best weights") 
   for (const Progress& evaluation : evaluations) {
     CHECK(std::isfinite(evaluation.metrics[0].second));  // the loss itself, by which the best is chosen
     CHECK(std::isinf(evaluation.metrics[1].second));
-    CHECK(progress_text(evaluation).find("(kept)") == std::string::npos);
+    CHECK_FALSE(contains(progress_text(evaluation), "(kept)"));
   }
   CHECK_FALSE(result.best_metric.has_value());
   CHECK_FALSE(std::filesystem::exists(folder / "run/best.safetensors"));
@@ -636,7 +633,6 @@ TEST_CASE("trainer: of equal metrics the smaller loss is kept, then the later st
 }
 
 TEST_CASE("trainer: what diverged or is not finite is no best, whichever metric it is") {
-  const double infinity = std::numeric_limits<double>::infinity();
   for (const char* name : {"loss", "perplexity"})
     for (const double bad : {std::nan(""), infinity, -infinity, 2e4}) {
       if (bad == 2e4 && name != std::string("loss")) continue;  // a perplexity may be that large
@@ -712,9 +708,9 @@ TEST_CASE("trainer: what dwarfs the loss of the task is said once, with what to 
   options.schedule.learning_rate = 1e-6;
   const std::string said = said_by(task, options);
   CHECK(times(said, "the auxiliary loss \"size\"") == 1);
-  CHECK(said.find("lower its weight") != said.npos);
+  CHECK(contains(said, "lower its weight"));
   CHECK(times(said, "the gradient's norm") == 1);
-  CHECK(said.find("a clip_norm of 1") != said.npos);
+  CHECK(contains(said, "a clip_norm of 1"));
   options.clip_norm = 1;
   CHECK(said_by(task, options).find("clip_norm 1 clips nearly all") != std::string::npos);
 }
@@ -789,7 +785,7 @@ TEST_CASE("trainer: where nothing is recorded, it says so") {
 TEST_CASE("trainer: what is shown by the clock changes no bits and stands in no file") {
   const TemporaryFolder folder;
   std::vector<std::string> logs;
-  std::vector<std::vector<std::vector<float>>> weights;
+  std::vector<std::vector<Floats>> weights;
   std::vector<std::size_t> shown;
   for (const double seconds : {0.0, 1e-9}) {
     TinyTask task;
@@ -828,7 +824,7 @@ TEST_CASE("trainer: a batch counts what the task says") {
   Classifier task;
   std::string text;
   Trainer(task, options_for(5), {.progress = [&](const Progress& p) { text = progress_text(p); }}).run();
-  CHECK(text.find(" texts/s  ") != text.npos);
+  CHECK(contains(text, " texts/s  "));
 }
 
 TEST_CASE("trainer: a task with nothing to evaluate trains, and says that it cannot stop early") {
@@ -854,9 +850,9 @@ TEST_CASE(
   struct Row {
     const char* says;
     Change change;
-    std::vector<double> values = {0};
+    Doubles values = {0};
   };
-  const std::vector<double> beyond = {1e-60, 1e-42, 1e39}, almost_one = {1 - 1e-9};
+  const Doubles beyond = {1e-60, 1e-42, 1e39}, almost_one = {1 - 1e-9};
   const Row rows[] = {
       {"steps and epochs are 0", [](TrainerOptions& o, double) { o.steps = 0; }},
       {"evaluate_every", [](TrainerOptions& o, double) { o.patience = 2; }},
@@ -911,7 +907,7 @@ TEST_CASE("trainer: the weights are the same bits for 1, 2, 3 and 8 threads") {
   const int threads_before = cpu_threads();
   const TinySizes sizes{.vocabulary = 211, .width = 64, .heads = 4, .batch = 6, .length = 48, .batches = 3};
   for (const OptimizerKind kind : {OptimizerKind::adam, OptimizerKind::muon}) {
-    std::vector<std::vector<float>> expected;
+    std::vector<Floats> expected;
     for (int threads : {1, 2, 3, 8}) {
       set_cpu_threads(threads);
       TinyTask task(sizes);
@@ -979,7 +975,7 @@ TEST_CASE("progress: text, durations and the line on a terminal") {
   printer.finish();
   const std::string text = terminal.str();
   CHECK(text.starts_with("[===>"));
-  CHECK(text.find("\r\x1b[K[===>") != std::string::npos);
+  CHECK(contains(text, "\r\x1b[K[===>"));
   CHECK(text.ends_with("\r\x1b[Ka warning\n"));
 
   progress.metrics = {{"loss", 1.5}, {"bleu", 34.25}};
@@ -997,7 +993,7 @@ TEST_CASE("progress: on a narrow terminal the time left is the last to go") {
   Progress progress = some_progress;
   progress.auxiliary = {{"clustering", 0.5}};
   const std::string whole = progress_text(progress);
-  CHECK(whole.find("  clustering 0.5  ") != whole.npos);
+  CHECK(contains(whole, "  clustering 0.5  "));
   CHECK(progress_text(progress, 200) == whole);
   CHECK(progress_text(progress, 80) ==
         "step 1200/10000  epoch 3  loss 2.314  rate 5.00e-04  12.3k tokens/s  4:05 left");
@@ -1045,7 +1041,7 @@ TEST_CASE("progress: what would steer the terminal is shown, not obeyed") {
   CHECK(message.size() < 4200);
   CHECK(message.starts_with("begin "));
   CHECK(message.ends_with(" end"));
-  CHECK(message.find("996010 bytes are left out") != std::string::npos);
+  CHECK(contains(message, "996010 bytes are left out"));
   std::string smileys;
   for (int i = 0; i < 100'000; ++i) smileys += "\xf0\x9f\x99\x82";
   CHECK(unicode::find_invalid(unicode::message_line("a" + smileys)) == std::string::npos);
@@ -1063,7 +1059,7 @@ TEST_CASE("metrics: a line keeps what it was made from") {
   progress.metrics = {{"bleu", std::nan("")}};
   progress.sample = 4096;
   CHECK(parse_metrics_line(metrics_line(progress)).sample == 4096);
-  CHECK(metrics_line(progress).find("\"bleu\":null") != std::string::npos);
+  CHECK(contains(metrics_line(progress), "\"bleu\":null"));
   CHECK(std::isnan(parse_metrics_line(metrics_line(progress)).metrics[0].second));
   CHECK_ERROR(parse_metrics_line("{}"), "not a line of metrics");
 }
