@@ -23,10 +23,15 @@ const vulkan::PhysicalDevice& found(Device device) {
 
 }  // namespace
 
-VULKAN_TEST("vulkan tuning: what was measured is used by whoever opens the device next") {
+VULKAN_TEST(
+    "vulkan tuning: what was measured is used by whoever opens the device next, and a damaged file is "
+    "refused") {
   const OwnCache cache;
   CHECK(vulkan::load_tuning(found(device)).digest.empty());
-  const std::filesystem::path file = tune_device(device);
+  vulkan::gpu(device.index);  // opened before there is a file
+  write_content(vulkan::tuning_file(found(device).identity), "{}");
+  const std::filesystem::path file = tune_device(device);  // over an old one
+  CHECK(file == vulkan::tuning_file(found(device).identity));
   CHECK(file.parent_path() == cache.folder.path());
   const vulkan::Tuning tuned = vulkan::load_tuning(found(device));
   CHECK(tuned.digest.size() == 32);
@@ -44,14 +49,9 @@ VULKAN_TEST("vulkan tuning: what was measured is used by whoever opens the devic
   vulkan::Gpu& next = *new vulkan::Gpu(device.index);  // never closed, as all are
   CHECK(next.tuning().digest == tuned.digest);
   CHECK(vulkan::gpu(device.index).tuning().digest.empty());
-  CHECK(platform_name(device).find(found(device).driver) != std::string::npos);
-  // It is made anew over an old one.
-  CHECK(tune_device(device) == file);
-}
+  CHECK(contains(platform_name(device), found(device).driver));
 
-VULKAN_TEST("vulkan tuning: a file that is damaged or another device's is refused by its name") {
-  const OwnCache cache;
-  const std::filesystem::path file = tune_device(device);
+  // A file that is damaged, or another device's, is refused by its name.
   const std::string whole = read_file(file);
   const auto refused = [&](const std::string& content, const char* reason) {
     write_file_atomically(file, content);

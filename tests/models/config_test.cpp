@@ -129,7 +129,7 @@ TEST_CASE("config: one cross-attention with one head, in the last layer only") {
 
   // Self-attention cannot be left out.
   config.decoder_attention[0].name = "none";
-  CHECK_ERROR(EncoderDecoder(config), "unknown attention 'none'");
+  CHECK_ERROR(EncoderDecoder{config}, "unknown attention 'none'");
 }
 
 TEST_CASE("config: one table says what every setting may be, and reading, checking and help follow it") {

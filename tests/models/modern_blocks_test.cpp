@@ -210,7 +210,7 @@ TEST_CASE("widths of heads: they need not divide the width, and mechanisms that 
   config.heads = 4;
   config.positions = "none";
   config.decoder_attention = {{"fastformer", 0, {}}};
-  CHECK_ERROR(LanguageModel(config), "head_width");
+  CHECK_ERROR(LanguageModel{config}, "head_width");
   config.head_width = 4;  // width / heads
   LanguageModel same(config);
 }
@@ -360,7 +360,7 @@ TEST_CASE("grouped queries: what decoding remembers shrinks, and other divisions
   LanguageModel whole(modern_config(0)), half(modern_config(2)), one(modern_config(1));
   CHECK(cached_elements(half) * 2 == cached_elements(whole));
   CHECK(cached_elements(one) * 4 == cached_elements(whole));
-  CHECK_ERROR(LanguageModel(modern_config(3)), "setting 'kv_heads' must divide the 4 heads");
-  CHECK_ERROR(LanguageModel(modern_config(8)), "got 8");
-  CHECK_ERROR(LanguageModel(modern_config(-1)), "kv_heads");
+  CHECK_ERROR(LanguageModel{modern_config(3)}, "setting 'kv_heads' must divide the 4 heads");
+  CHECK_ERROR(LanguageModel{modern_config(8)}, "got 8");
+  CHECK_ERROR(LanguageModel{modern_config(-1)}, "kv_heads");
 }
