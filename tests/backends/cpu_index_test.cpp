@@ -31,9 +31,8 @@ void check_gather(std::int64_t batch, std::int64_t n, std::int64_t m, std::int64
   for (std::int64_t b = 0; b < batch; ++b) {
     for (std::int64_t i = 0; i < m; ++i) {
       const std::int64_t row = index[static_cast<std::size_t>(b * m + i)];
-      for (std::int64_t c = 0; c < width; ++c) {
+      for (std::int64_t c = 0; c < width; ++c)
         expected.push_back(row < 0 ? T{0} : x[static_cast<std::size_t>((b * n + row) * width + c)]);
-      }
     }
   }
   CHECK(actual == expected);

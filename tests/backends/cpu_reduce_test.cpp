@@ -18,9 +18,8 @@ void for_each_line(const Doubles& x, const Shape& shape, F f) {
   Doubles line(static_cast<std::size_t>(shape[1]));
   for (std::int64_t o = 0; o < shape[0]; ++o) {
     for (std::int64_t j = 0; j < shape[2]; ++j) {
-      for (std::int64_t i = 0; i < shape[1]; ++i) {
+      for (std::int64_t i = 0; i < shape[1]; ++i)
         line[static_cast<std::size_t>(i)] = x[static_cast<std::size_t>((o * shape[1] + i) * shape[2] + j)];
-      }
       f(static_cast<std::size_t>(o * shape[2] + j), line);
     }
   }
@@ -81,9 +80,8 @@ TEST_CASE("the error of a sum does not grow with its length") {
   for (const Shape& shape : {Shape{1, n, 1}, Shape{1, n / 2, 2}, Shape{1, n / 64, 64}}) {
     CAPTURE(shape);
     const double expected = exact / static_cast<double>(shape[2]);
-    for (double sum : values_of<float>(reduce<float>(ReduceOp::sum, tensor_of<float>(x, shape)))) {
+    for (double sum : values_of<float>(reduce<float>(ReduceOp::sum, tensor_of<float>(x, shape))))
       CHECK(std::abs(sum - expected) / expected < 1e-6);
-    }
   }
 }
 

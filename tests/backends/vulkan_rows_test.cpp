@@ -312,9 +312,8 @@ VULKAN_TEST("vulkan: Adam and gradient descent, scaled, decayed and skipped") {
 
 VULKAN_TEST("vulkan: sums of squares of many tensors") {
   std::vector<Tensor> inputs;
-  for (std::int64_t size : {1, 30000, 0, 7, 8192, 8193, 100, 64, 3, 20000, 1}) {
+  for (std::int64_t size : {1, 30000, 0, 7, 8192, 8193, 100, 64, 3, 20000, 1})
     inputs.push_back(floats({size}, -3, 3, static_cast<std::uint32_t>(inputs.size())));
-  }
   const auto compute = [&](const Backend& backend, const std::vector<Tensor>& in) {
     const bool on_cpu = in[0].device().type == DeviceType::cpu;
     const Tensor out = Tensor::empty({static_cast<std::int64_t>(in.size())}, on_cpu ? DType::f64 : DType::f32,

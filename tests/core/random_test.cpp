@@ -73,9 +73,8 @@ TEST_CASE_TEMPLATE("uniform numbers are the words of the stream", T, float, doub
   for (std::int64_t count : {0, 1, 7, 16, 33, 70001}) {
     const Doubles values = values_of<T>(drawn_uniform<T>(key, -2, 3, count));
     double worst = 0;
-    for (std::size_t i = 0; i < values.size(); ++i) {
+    for (std::size_t i = 0; i < values.size(); ++i)
       worst = std::max(worst, std::abs(values[i] - (-2 + 5 * unit_interval(random_word(key, i)))));
-    }
     CHECK(worst <= tolerance<T>);
   }
 }
