@@ -49,7 +49,17 @@ extern "C" void __sanitizer_purge_allocator(void);
 /// Checks that an expression throws a heed::Error whose message contains `part`.
 #define CHECK_ERROR(expression, part) CHECK_THROWS_WITH_AS(expression, doctest::Contains(part), heed::Error)
 
+/// CAPTURE() of several values.
+#define CAPTURE_ALL(...) INFO(#__VA_ARGS__ " := ", heed::test::values_text(__VA_ARGS__))
+
 namespace heed::test {
+
+template <class... Values>
+std::string values_text(const Values&... values) {
+  std::string text;
+  ((text += (text.empty() ? "" : ", ") + concat_text(values)), ...);
+  return text;
+}
 
 /// True when a sanitizer watches. It takes several times the time, memory and addresses, so limits
 /// are wider and tables of programs are sampled.
@@ -74,7 +84,7 @@ using Doubles = std::vector<double>;
 inline constexpr double infinity = std::numeric_limits<double>::infinity();
 inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-inline bool contains(std::string_view text, std::string_view part) {
+inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != text.npos;
 }
 

@@ -94,9 +94,7 @@ TEST_CASE("capture: the output follows from the weights that a layer shows") {
   for (const AttentionVariant& variant : attention_variants()) {
     if (contains(unweighted, " " + std::string(variant.name) + " ")) continue;
     for (const LayerUse& use : uses_of(variant)) {
-      CAPTURE(variant.name);
-      CAPTURE(use.causal);
-      CAPTURE(use.cross);
+      CAPTURE_ALL(variant.name, use.causal, use.cross);
       const auto layer = make(variant, use, small_options(variant.name));
       const AttentionInput input = layer_input(use);
       const Watched pass(*layer, input);
@@ -132,8 +130,7 @@ TEST_CASE("capture: Longformer's global tokens look at everything, sample by sam
 
 TEST_CASE("capture: Fastformer shows how it pools") {
   for (const LayerUse& use : {LayerUse{false, false}, LayerUse{true, false}, LayerUse{false, true}}) {
-    CAPTURE(use.causal);
-    CAPTURE(use.cross);
+    CAPTURE_ALL(use.causal, use.cross);
     const auto layer = make(attention_variant("fastformer"), use, options_of({{"global_keys", 2}}));
     const Capture capture = Watched(*layer, layer_input(use)).capture;
     const std::int64_t keys = use.cross ? 5 : 7;

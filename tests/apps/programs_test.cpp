@@ -283,8 +283,7 @@ TEST_CASE("programs: on an old processor nothing runs before the message, not ev
                           {"Penryn", "SSE4.2, POPCNT"}})
     for (const std::string program : {"heed", "classify"}) {
       const auto& [processor, missing] = old;
-      CAPTURE(old.first);
-      CAPTURE(program);
+      CAPTURE_ALL(old.first, program);
       const fs::path output = folder / "output";
       const std::string command = heed::concat_text(emulator, " -cpu ", processor, " " HEED_PROGRAM_DIR "/",
                                                     program, " > ", output.string(), " 2>&1");

@@ -219,8 +219,7 @@ TEST_CASE("run threads: texts are shown in pieces while they are written, in sev
       {"language_model", {"generation.temperature=2"}}};
   for (const auto& row : cases) {
     const auto& [task, settings] = row;
-    CAPTURE(row.first);
-    CAPTURE(row.second[0]);
+    CAPTURE_ALL(row.first, row.second[0]);
     const Lines lines = lines_of(task, 4);
     Run run = opened(task, settings);
     std::vector<Prediction> alone;

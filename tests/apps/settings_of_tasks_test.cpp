@@ -233,8 +233,7 @@ TEST_CASE(
   const TaskKind& kind = task_kind("language_model");
   for (const std::string length : {"24", "1"})
     for (const std::string objective : {"causal", "masked"}) {
-      CAPTURE(length);
-      CAPTURE(objective);
+      CAPTURE_ALL(length, objective);
       const auto losses = [&](const std::string& share, const std::string& limit) {
         const std::unique_ptr<Learner> learner =
             built(kind, short_settings(kind, {"objective=" + objective, "training.keep_best_by=loss", limit,

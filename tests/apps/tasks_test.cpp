@@ -100,8 +100,7 @@ TEST_CASE("tasks: with attentions that can serve, and a reason where one cannot"
   for (const TaskKind* kind : task_kinds())
     for (const AttentionVariant& variant : attention_variants()) {
       if (++cell % (sanitized ? 5 : 3) != 0) continue;  // each task with some, each mechanism in some task
-      CAPTURE(std::string(kind->name));
-      CAPTURE(std::string(variant.name));
+      CAPTURE_ALL(kind->name, variant.name);
       const TemporaryFolder folder;
       Settings settings = small_settings_of(*kind, {"training.steps=3"});
       AttentionNames names;

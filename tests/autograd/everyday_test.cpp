@@ -337,8 +337,7 @@ TEST_CASE("every op refuses an undefined operand by its own name") {
       std::vector<Tensor> inputs = op_case.inputs;
       inputs[i] = {};
       if (optional.contains(op + " " + std::to_string(i))) continue;
-      CAPTURE(op_case.name);
-      CAPTURE(i);
+      CAPTURE_ALL(op_case.name, i);
       const std::string message = error_of([&] { op_case.function(inputs); });
       CAPTURE(message);
       CHECK(!message.empty());

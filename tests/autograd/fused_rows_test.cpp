@@ -19,9 +19,7 @@ Doubles row_of(const Doubles& values, std::int64_t row, std::int64_t n) {
 TEST_CASE("fused rows give what single ops give, at every size, and so do their gradients") {
   for (const Extent& extent : extents)
     for (const OpCase& op_case : row_cases(extent)) {
-      CAPTURE(op_case.name);
-      CAPTURE(extent.rows);
-      CAPTURE(extent.n);
+      CAPTURE_ALL(op_case.name, extent.rows, extent.n);
       const auto wide = op_results(op_case, DType::f64), narrow = op_results(op_case, DType::f32);
       const ComposeOnly compose_only;
       const auto expected = op_results(op_case, DType::f64);
@@ -164,10 +162,7 @@ TEST_CASE_TEMPLATE(
     for (const double p : {0.0, 0.3})
       for (const bool centred : {false, true}) {
         const auto [rows, n] = extent;
-        CAPTURE(extent.rows);
-        CAPTURE(extent.n);
-        CAPTURE(p);
-        CAPTURE(centred);
+        CAPTURE_ALL(extent.rows, extent.n, p, centred);
         const auto at_once = added_and_normalised<T>(rows, n, p, centred, true),
                    in_turn = added_and_normalised<T>(rows, n, p, centred, false);
         for (std::size_t i = 0; i < at_once.size(); ++i) {
@@ -201,8 +196,7 @@ TEST_CASE("fourier: the fast transform gives what products with waves give") {
        {1, 2, 3, 4, 5, 8, 9, 16, 22, 31, 32, 33, 49, 64, 65, 97, 120, 131, 256, 262, 360, 1024})
     for (const std::int64_t d : {1, 2, 3, 4, 7, 16, 30, 31, 32, 33, 62, 64, 65, 96, 130}) {
       if (n * d > 40'000) continue;
-      CAPTURE(n);
-      CAPTURE(d);
+      CAPTURE_ALL(n, d);
       const Ints lengths{static_cast<std::int32_t>(n), static_cast<std::int32_t>((n + 1) / 2), 0,
                          static_cast<std::int32_t>(std::min<std::int64_t>(n, 7))};
       const Tensor x = uniform({4, n, d}, -1, 1, {3, 0, 1}, DType::f64),

@@ -99,11 +99,7 @@ void check_in_f32(const char* what, const Doubles& at, double scale,
   for (std::size_t i = 0; i < found.size(); ++i) {
     const double right = expected[i].to_doubles()[0], value = found[i].to_doubles()[4];
     if (!(std::abs(right) < 3.3e38) || (i > 0 && !(std::abs(expected[0].to_doubles()[0]) < 3.3e38))) continue;
-    CAPTURE(std::string(what));
-    CAPTURE(i);
-    CAPTURE(at[0]);
-    CAPTURE(right);
-    CAPTURE(value);
+    CAPTURE_ALL(std::string(what), i, at[0], right, value);
     CHECK(std::abs(value - right) <= 2e-6 * std::max(std::abs(right), scale) + 1e-36);
   }
 }
@@ -184,8 +180,7 @@ TEST_CASE("losses: binary cross entropy keeps its digits at confident logits, an
     const double error = dtype == DType::f32 ? 1e-6 : 1e-13;
     for (const double logit : {-90.0, -30.0, -3.0, -1e-5, 0.0, 0.7, 12.0, 60.0})
       for (const double target : {0.0, 1.0, 0.25}) {
-        CAPTURE(logit);
-        CAPTURE(target);
+        CAPTURE_ALL(logit, target);
         const Tensor x = parameter(Tensor::full({1}, logit, dtype));
         const Tensor loss = binary_cross_entropy_with_logits(x, Tensor::full({1}, target, dtype));
         const double given = x.detach().to_doubles()[0];

@@ -164,8 +164,7 @@ TEST_CASE("every op either does without an overwritten operand or says so: never
   for (const bool composed : {false, true}) {
     for (const OpCase& op_case : op_cases()) {
       if (!op_case.differentiable) continue;
-      CAPTURE(op_case.name);
-      CAPTURE(composed);
+      CAPTURE_ALL(op_case.name, composed);
       const std::unique_ptr<ComposeOnly> scope = composed ? std::make_unique<ComposeOnly>() : nullptr;
       const auto expected = gradients(op_case, [](const auto&) {});
       REQUIRE(!expected.empty());

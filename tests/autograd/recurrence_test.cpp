@@ -71,9 +71,7 @@ TEST_CASE("recurrence: heads wider than a tile, and with many rows, agree with s
   for (const Row& row : {Row{3, 5, 150, 4}, {3, 300, 40, 3}, {35, 7, 70, 4}}) {
     for (const bool overwrites : {true, false}) {
       for (const bool learns_decay : {true, false}) {
-        CAPTURE(row.keys);
-        CAPTURE(overwrites);
-        CAPTURE(learns_decay);
+        CAPTURE_ALL(row.keys, overwrites, learns_decay);
         Recurrence of = all_of(row.length, row.keys, row.width, row.decay_axes);
         if (!overwrites) of.reading = of.writing = of.target = {};
         if (!learns_decay) of.log_decay = of.log_decay.detach();
@@ -121,8 +119,7 @@ TEST_CASE("recurrence: however fast a state fades, values and gradients are fini
   for (const double fast : {-200.0, -1e30, -infinity}) {
     for (const DType dtype : {DType::f32, DType::f64}) {
       for (const int axes : {3, 4}) {
-        CAPTURE(fast);
-        CAPTURE(axes);
+        CAPTURE_ALL(fast, axes);
         Recurrence of = all_of(5, 4, 3, axes, dtype);
         const Tensor rates = of.log_decay.detach();
         const Tensor at =

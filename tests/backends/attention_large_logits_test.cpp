@@ -32,11 +32,7 @@ Doubles weights_of(Case c, const Inputs& in) {
 /// themselves.
 template <class T>
 void check_weights(Case c, double largest) {
-  CAPTURE(c.name);
-  CAPTURE(c.queries);
-  CAPTURE(c.keys);
-  CAPTURE(largest);
-  CAPTURE(dtype_of<T>);
+  CAPTURE_ALL(c.name, c.queries, c.keys, largest, dtype_of<T>);
   c.value_width = std::max<std::int64_t>(c.queries, 1);
   Inputs in;
   make_large_inputs<T>(c, largest, in);

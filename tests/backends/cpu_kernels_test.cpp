@@ -167,8 +167,7 @@ TEST_CASE("cpu f32 functions over their whole range") {
       {UnaryOp::ceil, std::ceil, -40, 40, 0, 0},        {UnaryOp::round, std::rint, -9e6, 9e6, 0, 0},
   };
   for (const Range& range : ranges) {
-    CAPTURE(name_of(range.op));
-    CAPTURE(range.low);
+    CAPTURE_ALL(name_of(range.op), range.low);
     const Tensor x = random_tensor<float>({20001}, range.low, range.high, 3);
     const Tensor y = Tensor::empty(x.shape());
     cpu_backend.unary(range.op, {}, x, y);
@@ -212,8 +211,7 @@ TEST_CASE("cpu f32 functions at special values") {
                            floor, ceil, round, sign})
     values.push_back({op, nan, nan});
   for (const Value& value : values) {
-    CAPTURE(std::string(name_of(value.op)));
-    CAPTURE(value.x);
+    CAPTURE_ALL(std::string(name_of(value.op)), value.x);
     const Tensor in = Tensor::from(Floats(21, value.x), {21}), out = Tensor::empty({21});
     cpu_backend.unary(value.op, {0.5, 2}, in, out);
     const float found = out.data<float>()[0];
@@ -444,9 +442,7 @@ Tensor matrix(const Shape& shape, bool transpose, unsigned seed) {
 
 template <class T>
 void check_matmul(std::int64_t m, std::int64_t n, std::int64_t k, bool transpose_a, bool transpose_b) {
-  CAPTURE(m);
-  CAPTURE(n);
-  CAPTURE(k);
+  CAPTURE_ALL(m, n, k);
   const Tensor a = matrix<T>({m, k}, transpose_a, 1), b = matrix<T>({k, n}, transpose_b, 2);
   for (const Tensor& bias : {Tensor(), random_tensor<T>({n}, -1, 1, 3)}) {
     for (double beta : {0.0, 1.0}) {

@@ -58,11 +58,7 @@ TEST_CASE("own products in every layout, with remainders of every size") {
       const std::int64_t m = sizes.m, n = sizes.n, k = sizes.k;
       const bool rounds = kernel.pack != cpu::f32_kernel().pack;
       for (int layout = 0; layout < 4; ++layout) {
-        CAPTURE(rounds);
-        CAPTURE(m);
-        CAPTURE(n);
-        CAPTURE(k);
-        CAPTURE(layout);
+        CAPTURE_ALL(rounds, m, n, k, layout);
         const Operand a(m, k, layout & 1, m % 3, 1, rounds), b(k, n, layout & 2, n % 3, 2, rounds);
         const Tensor expected = matmul(a.values, b.values), c = own_product(a, b, kernel);
         CHECK(test::worst_difference(c.to(DType::f64), expected) <
@@ -117,8 +113,7 @@ TEST_CASE("own products of numbers that are none, and of infinities, stay where 
   const Floats c = own_product(a, b).to_vector<float>();
   for (std::size_t i = 0; i < 20; ++i)
     for (std::size_t j = 0; j < 40; ++j) {
-      CAPTURE(i);
-      CAPTURE(j);
+      CAPTURE_ALL(i, j);
       CHECK(std::isnan(c[i * 40 + j]) == (i == 3));
       if (i != 3) CHECK(std::isinf(c[i * 40 + j]) == (j == 7));
     }

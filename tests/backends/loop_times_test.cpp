@@ -87,9 +87,7 @@ TEST_CASE("products are cut into tasks for many threads, by their shapes") {
         Case{1, 256, 256, 4096, 16, 160}, Case{1, 524, 8000, 256, 16, 160}, Case{1, 524, 256, 8000, 16, 160},
         Case{64, 128, 128, 64, 64, 64}, Case{1, 1, 50257, 768, 16, 160}, Case{1, 8192, 8192, 8192, 64, 4096},
         Case{1, 128, 128, 128, 1, 4}, Case{1, 16, 16, 16, 1, 1}, Case{1, 64, 64, 0, 1, 1}}) {
-    CAPTURE(c.m);
-    CAPTURE(c.n);
-    CAPTURE(c.k);
+    CAPTURE_ALL(c.m, c.n, c.k);
     const cpu::MatmulPlan plan(c.batch, c.m, c.n, c.k, true);
     CHECK(plan.tasks() >= c.least);
     CHECK(plan.tasks() <= c.most);

@@ -89,9 +89,7 @@ TEST_CASE("bf16 products: every shape and layout against f64") {
   for (const std::int64_t m : {1, 2, 7, 14, 15, 31, 70, 260})
     for (const std::int64_t n : {1, 2, 16, 17, 33, 96})
       for (const std::int64_t k : {1, 2, 3, 16, 31, 32, 65, 257, 511, 514, 1030}) {
-        CAPTURE(m);
-        CAPTURE(n);
-        CAPTURE(k);
+        CAPTURE_ALL(m, n, k);
         const Tensor a = rounded(random_floats({m, k}, ++stream)),
                      b = rounded(random_floats({k, n}, ++stream));
         const Tensor a_turned = transpose(contiguous(transpose(a, 0, 1)), 0, 1),
@@ -278,9 +276,7 @@ TEST_CASE("narrow rows: linear maps of few rows give what the rounded weights gi
       for (const Shape& sizes :
            {Shape{1, 7}, Shape{16, 16}, Shape{33, 8}, Shape{100, 300}, Shape{768, 600}, Shape{5000, 40}}) {
         const std::int64_t in = sizes[0], out = sizes[1];
-        CAPTURE(rows);
-        CAPTURE(in);
-        CAPTURE(out);
+        CAPTURE_ALL(rows, in, out);
         const Tensor x = random_floats({rows, in}, 1), bias = random_floats({out}, 2),
                      weight = random_floats({out, in}, 3);
         const Floats exact = linear(x, weight, bias).to_vector<float>();

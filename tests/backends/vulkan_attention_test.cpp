@@ -45,8 +45,7 @@ void check_case(const Case& c, Device device, double tolerance = 1e-5) {
 
 /// Where logits are large, the weights of backward sum up to 1 nevertheless.
 void check_large_sums(const Case& c, Device device, std::initializer_list<double> logits) {
-  CAPTURE(c.name);
-  CAPTURE(c.queries);
+  CAPTURE_ALL(c.name, c.queries);
   for (const double largest : logits) {
     CAPTURE(largest);
     Inputs in;

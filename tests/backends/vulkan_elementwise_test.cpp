@@ -108,8 +108,7 @@ VULKAN_TEST("vulkan: unary ops take special values as the CPU does") {
   const Both x(special_values, {static_cast<std::int64_t>(special_values.size())}, device);
   const Both grad(Doubles(special_values.size(), 0.75), x.cpu.shape(), device);
   const auto check_op = [&](UnaryOp op, UnaryParams params) {
-    CAPTURE(name_of(op));
-    CAPTURE(params.p);
+    CAPTURE_ALL(name_of(op), params.p);
     check_kernel(x.cpu.shape(), DType::f32, device, 1e-5, {x},
                  [&](auto& backend, auto& in, auto& out) { backend.unary(op, params, in[0], out); });
     check_kernel(x.cpu.shape(), DType::f32, device, 2e-5, {x, grad}, [&](auto& backend, auto& in, auto& out) {
@@ -206,8 +205,7 @@ TEST_CASE("vulkan: copies and fills of any layout") {
         {{1, 1}, {1, 1}, {1, 1}},
         {{0, 5}, {5, 1}, {5, 1}}};
     for (const Layout& layout : all) {
-      CAPTURE(layout.shape);
-      CAPTURE(layout.from);
+      CAPTURE_ALL(layout.shape, layout.from);
       const Both out = random_both({9000}, device, 2), integers = random_both({9000}, device, 2, DType::i32);
       const Both to = out.view(layout.shape, layout.to, 5);
       for (bool gpu : {false, true}) {

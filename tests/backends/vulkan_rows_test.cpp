@@ -38,9 +38,7 @@ void check_rows(Device device, const std::vector<Extent>& extents) {
   for (std::size_t op = 0; op < cases[0].size(); ++op)
     for (std::size_t i = 0; i < extents.size(); ++i) {
       const OpCase& op_case = cases[i][op];
-      CAPTURE(op_case.name);
-      CAPTURE(extents[i].rows);
-      CAPTURE(extents[i].n);
+      CAPTURE_ALL(op_case.name, extents[i].rows, extents[i].n);
       // Where there is one column the variance is 0, and all is multiplied by 1 / sqrt(epsilon).
       const double allowed = extents[i].n == 1 ? 1e-4 : 2e-5;
       const auto found = op_results(op_case, DType::f32, device);
@@ -63,10 +61,7 @@ void check_rotary(Device device, const Shape& shape) {
 /// Gathers rows of x [batch, n, width] and adds the result back into them.
 void check_gather_scatter(Device device, std::int64_t batch, std::int64_t n, std::int64_t m,
                           std::int64_t width) {
-  CAPTURE(batch);
-  CAPTURE(n);
-  CAPTURE(m);
-  CAPTURE(width);
+  CAPTURE_ALL(batch, n, m, width);
   const auto compute = [&](const Backend& backend, const std::vector<Tensor>& in) {
     const Tensor rows = empty_on(in[0].device(), {batch, m, width});
     const Tensor numbers = empty_on(in[0].device(), {batch, m, width}, DType::i32);
@@ -82,8 +77,7 @@ void check_gather_scatter(Device device, std::int64_t batch, std::int64_t n, std
 }
 
 void check_sort(Device device, const Tensor& x) {
-  CAPTURE(x.shape());
-  CAPTURE(x.dtype());
+  CAPTURE_ALL(x.shape(), x.dtype());
   const std::int64_t rows = x.size(0), n = x.size(1);
   const auto compute = [&](const Backend& backend, const std::vector<Tensor>& in) {
     std::vector<Tensor> results;
@@ -273,11 +267,7 @@ struct OptimizerCase {
 };
 
 void check_optimizer(Device device, const OptimizerCase& with) {
-  CAPTURE(with.adam);
-  CAPTURE(with.decoupled);
-  CAPTURE(with.scaled);
-  CAPTURE(with.momentum);
-  CAPTURE(with.skip);
+  CAPTURE_ALL(with.adam, with.decoupled, with.scaled, with.momentum, with.skip);
   const auto compute = [&](const Backend& backend, const std::vector<Tensor>& in) {
     const auto weights = every_fourth(in, 0), gradients = every_fourth(in, 1), first = every_fourth(in, 2),
                second = every_fourth(in, 3);

@@ -81,8 +81,7 @@ VULKAN_TEST("vulkan tasks: ranks that share a device give the bits of one proces
   for (const auto& tried :
        {std::pair<std::string, std::string>{"f32", "routing_transformer"}, {"f16", "dot_product"}}) {
     const std::string &precision = tried.first, &attention = tried.second;
-    CAPTURE(precision);
-    CAPTURE(attention);
+    CAPTURE_ALL(precision, attention);
     const TemporaryFolder folder;
     const Arguments flags = {"--steps",     "3",       "--set",       "training.accumulation=4",
                              "--precision", precision, "--attention", attention};

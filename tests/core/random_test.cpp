@@ -132,8 +132,7 @@ TEST_CASE_TEMPLATE("normal numbers follow Box and Muller on pairs", T, float, do
 TEST_CASE_TEMPLATE("dropout keeps, scales and adds the residual", T, float, double) {
   for (std::int64_t count : {1, 15, 16, 33, 40003}) {
     for (double p : {0.0, 0.1, 0.5, 0.999}) {
-      CAPTURE(count);
-      CAPTURE(p);
+      CAPTURE_ALL(count, p);
       const Tensor x = tensor_of<T>(numbers(count), {count});
       const Tensor residual = tensor_of<T>(numbers(count, -1, 1, 1), {count});
       const Doubles values = values_of<T>(x), added = values_of<T>(residual);

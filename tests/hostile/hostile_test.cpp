@@ -84,8 +84,7 @@ void check_use(const HostileUse& use) {
   const TemporaryFolder folder;
   const Arguments arguments = filled_in(use, folder.path());
   const std::string command = command_line(use, arguments);
-  CAPTURE(use.name);
-  CAPTURE(command);
+  CAPTURE_ALL(use.name, command);
   const auto names_run = [](const std::string& argument) { return contains(argument, "{run}"); };
   if (std::ranges::any_of(use.arguments, names_run)) copy_run(small_run(use.program), folder / "run");
   try {
@@ -291,8 +290,7 @@ TEST_CASE("hostile: signals that ask for an end save, and end with their status"
                          {"classify", SIGHUP, 143},
                          {"language_model", SIGTERM, 143},
                          {"language_model", SIGINT, 130}}) {
-    CAPTURE(row.task);
-    CAPTURE(row.signal);
+    CAPTURE_ALL(row.task, row.signal);
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
     EndlessTraining program(row.task, run);

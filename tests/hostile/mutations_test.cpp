@@ -292,9 +292,7 @@ bool check_mutation(const std::string& task, std::uint64_t seed) {
   copy_run(small_run(task), run);
   const std::string damaged = damage(run, small_run(task, 2), dice);
   const bool verify = dice.below(4) > 0;
-  CAPTURE(damaged);
-  CAPTURE(use.name);
-  CAPTURE(verify);
+  CAPTURE_ALL(damaged, use.name, verify);
   const ProgramResult found = run_use(task, use, run, verify);
   CAPTURE(found.errors);
   CHECK_FALSE(found.hung);

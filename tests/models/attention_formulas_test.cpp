@@ -215,8 +215,7 @@ TEST_CASE("mechanisms keep their word with settings other than the defaults") {
       {"native_sparse", options_of({{"block", 2}, {"blocks", 2}})},
   };
   for (const auto& row : rows) {
-    CAPTURE(row.first);
-    CAPTURE(row.second.values().begin()->first);
+    CAPTURE_ALL(row.first, row.second.values().begin()->first);
     CHECK_NOTHROW(check_attention(row.first, row.second));
   }
 }
@@ -354,8 +353,7 @@ TEST_CASE("DeltaNet: in single precision it keeps its digits where all keys are 
 TEST_CASE("delta rules: features that fade at once, beside others that stay, in either precision") {
   for (const std::string name : {"kimi_delta", "gated_deltanet"}) {
     for (const bool causal : {true, false}) {
-      CAPTURE(name);
-      CAPTURE(causal);
+      CAPTURE_ALL(name, causal);
       const auto layer = layer_of(name, causal);
       for (const NamedTensor& entry : layer->parameters()) {
         if (entry.name != "decay_step") continue;
@@ -458,8 +456,7 @@ TEST_CASE("gates that close at once stay within range, in single precision") {
   for (const auto& [name, bias, causal] :
        {Row{"gated_linear_attention", "fade_out.bias", true}, Row{"forgetting", "forget.bias", false},
         Row{"forgetting", "forget.bias", true}}) {
-    CAPTURE(name);
-    CAPTURE(causal);
+    CAPTURE_ALL(name, causal);
     const auto layer = layer_of(name, causal);
     for (const NamedTensor& entry : layer->parameters())
       if (entry.name == bias) *entry.tensor = parameter(*entry.tensor - 1e4);

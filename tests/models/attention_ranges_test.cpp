@@ -70,8 +70,7 @@ TEST_CASE("attention ranges: every number that a variant takes has a range, and 
   int numbers = 0;
   for (const AttentionVariant& variant : attention_variants()) {
     for (const Asked& asked : attention_settings(variant.name)) {
-      CAPTURE(variant.name);
-      CAPTURE(asked.name);
+      CAPTURE_ALL(variant.name, asked.name);
       CHECK(asked.type() != "");
       CHECK(asked.fallback_text() != "");
       if (!is_numeric(asked)) continue;
@@ -98,9 +97,7 @@ TEST_CASE("attention ranges: any number builds and runs in little memory and tim
           AttentionConfig config = config_for(use == 1, use == 2);
           for (const auto& [other, beside] : asked.beside) config.options.set(other, beside);
           config.options.set(asked.name, value);
-          CAPTURE(variant.name);
-          CAPTURE(asked.name);
-          CAPTURE(use);
+          CAPTURE_ALL(variant.name, asked.name, use);
           std::visit([](const auto& held) { CAPTURE(held); }, value);
           const auto start = std::chrono::steady_clock::now();
           ++(builds_and_runs(variant.name, config) ? ran : refused);
@@ -258,11 +255,7 @@ TEST_CASE("attention ranges: outputs and gradients in f32 are those in f64, for 
         for (std::size_t i = 0; i < (is_largest ? 1 : found.size()); ++i) {
           const double largest = max(abs(*expected[i].tensor)).item();
           if (is_largest && (leaves || !(largest < 3e38))) continue;
-          CAPTURE(variant.name);
-          CAPTURE(use);
-          CAPTURE(size);
-          CAPTURE(found[i].name);
-          CAPTURE(largest);
+          CAPTURE_ALL(variant.name, use, size, found[i].name, largest);
           const double error = max(abs(cast(*found[i].tensor, DType::f64) - *expected[i].tensor)).item();
           CHECK(std::isfinite(error));
           // Gradients are sums of terms that cancel, in part.

@@ -108,8 +108,7 @@ TEST_CASE("attention bias: one that an earlier op broadcasts gets the sum of wha
 TEST_CASE("alibi: weights fall with the distance as the paper says") {
   for (const char* name : {"dot_product", "longformer", "bigbird"}) {
     for (const bool causal : {false, true}) {
-      CAPTURE(name);
-      CAPTURE(causal);
+      CAPTURE_ALL(name, causal);
       const auto layer = make_attention(name, config_with(&AttentionConfig::alibi, causal));
       const Tensor weights = weights_of_like_words(*layer, 9);
       REQUIRE(weights.shape() == Shape{1, 4, 9, 9});
@@ -142,8 +141,7 @@ TEST_CASE("alibi: interleaved slopes are those of BLOOM, where the number of hea
 TEST_CASE("alibi: Longformer with a window over all is the dot product, with global tokens or without") {
   for (const bool causal : {false, true}) {
     for (const std::int64_t global : {0, 2}) {
-      CAPTURE(causal);
-      CAPTURE(global);
+      CAPTURE_ALL(causal, global);
       AttentionConfig config = config_with(&AttentionConfig::alibi, causal);
       const auto plain = make_attention("dot_product", config);
       config.options.set("window", std::int64_t{64});
@@ -198,8 +196,7 @@ TEST_CASE(
     for (const char* positions : {"alibi", "relative"}) {
       const Capabilities& can = variant.capabilities;
       if (!can.causal || !(positions == std::string("alibi") ? can.alibi : can.relative)) continue;
-      CAPTURE(variant.name);
-      CAPTURE(positions);
+      CAPTURE_ALL(variant.name, positions);
       TransformerConfig config = model_config(positions);
       config.decoder_attention = {{variant.name, 0, {}}};
       LanguageModel model(config);
@@ -208,8 +205,7 @@ TEST_CASE(
   }
   for (const char* positions : {"alibi", "relative"}) {
     for (const std::int64_t kv_heads : {1, 2}) {
-      CAPTURE(positions);
-      CAPTURE(kv_heads);
+      CAPTURE_ALL(positions, kv_heads);
       TransformerConfig config = model_config(positions);
       config.decoder_attention.front().options.set("kv_heads", kv_heads);
       LanguageModel model(config);

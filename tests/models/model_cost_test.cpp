@@ -66,8 +66,7 @@ TEST_CASE("model cost: shapes alone are those of the real model, for every varia
   int built = 0;
   for (const AttentionVariant& variant : attention_variants()) {
     for (int kind = 0; kind < 4; ++kind) {
-      CAPTURE(variant.name);
-      CAPTURE(kind);
+      CAPTURE_ALL(variant.name, kind);
       TransformerConfig config = tiny_config();
       config.encoder_layers = config.decoder_layers = 2;
       config.positions = kind % 2 ? "learned" : "sinusoidal";

@@ -407,8 +407,7 @@ AttentionChoice choice(const std::string& name, const Options& options = {}) {
 TEST_CASE("share_layers: a stack with one set of parameters is one with equal layers") {
   for (const std::string share : {"attention", "all"}) {
     for (const std::string name : {"fastformer", "dot_product", "clusterformer"}) {
-      CAPTURE(share);
-      CAPTURE(name);
+      CAPTURE_ALL(share, name);
       TransformerConfig config = tiny_config();
       config.encoder_layers = 3;
       config.encoder_attention = {choice(name)};
