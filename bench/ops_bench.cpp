@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "heed/autograd/cases/op_cases.h"
 #include "heed/core/backend.h"
 #include "heed/core/device.h"
 #include "heed/heed.h"
-#include "heed/tests/cases/op_cases.h"
 
 namespace {
 

@@ -21,7 +21,7 @@ endif()
 # Not backends/: programs reach a backend through heed::Backend alone.
 foreach(folder ${folders})
   install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/heed/${folder} FILES_MATCHING PATTERN "*.h"
-          PATTERN "*.def")
+          PATTERN "*.def" PATTERN cases EXCLUDE)
 endforeach()
 
 set_target_properties(heed PROPERTIES EXPORT_NAME heed_static)

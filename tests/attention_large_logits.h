@@ -1,15 +1,5 @@
 #pragma once
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <functional>
-#include <memory>
-#include <vector>
-
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
 #include "heed/tests/attention_cases.h"
 #include "heed/tests/kernel_check.h"
 
@@ -71,7 +61,7 @@ inline bool sees_any(const Case& c, const Inputs& in, std::int64_t b, std::int64
 
 /// Returns the largest |sum - n| / n over the gradients of the values [B, H, M, dv] of
 /// make_large_inputs(), where n queries that see a key share a column. Without dropout.
-inline double row_sum_error(const Case& c, const Inputs& in, const std::vector<double>& dvalue) {
+inline double row_sum_error(const Case& c, const Inputs& in, const Doubles& dvalue) {
   double worst = 0;
   for (std::int64_t b = 0; b < c.batch; ++b)
     for (std::int64_t h = 0; h < c.heads; ++h)
@@ -90,7 +80,7 @@ inline double row_sum_error(const Case& c, const Inputs& in, const std::vector<d
 
 /// Computes out, dquery / scale, dkey / scale, dvalue, and dbias if there is a bias, in f64 from
 /// single ops.
-inline std::vector<std::vector<double>> composed_results(const Case& c, const Inputs& in) {
+inline std::vector<Doubles> composed_results(const Case& c, const Inputs& in) {
   const auto wide = [](const Tensor& x) {
     return x.defined() ? Tensor::from(x.to_doubles(), x.shape()) : Tensor();
   };
@@ -109,7 +99,7 @@ inline std::vector<std::vector<double>> composed_results(const Case& c, const In
   const ComposeOnly composed;
   const Tensor out = heed::attention(query, key, value, options);
   backward(sum(out * wide(in.grad)));
-  std::vector<std::vector<double>> all{out.to_doubles()};
+  std::vector<Doubles> all{out.to_doubles()};
   for (const Tensor* x : {&query, &key, &value}) all.push_back(gradient(*x).to_doubles());
   if (c.bias) all.push_back(gradient(options.bias).to_doubles());
   for (const std::size_t i : {1U, 2U})
@@ -120,7 +110,7 @@ inline std::vector<std::vector<double>> composed_results(const Case& c, const In
 /// Returns out, dquery, dkey, dvalue and dbias by the CPU's kernels, row by row, from outputs in the
 /// layout of the case that were full of NaN.
 template <class T>
-std::vector<std::vector<double>> cpu_results(const Case& c, const Inputs& in) {
+std::vector<Doubles> cpu_results(const Case& c, const Inputs& in) {
   const auto output = [&](std::int64_t rows, std::int64_t width) {
     const Tensor x = random_panels(c, 9, rows, width, dtype_of<T>);
     cpu_backend.fill(not_a_number, x);
@@ -132,15 +122,14 @@ std::vector<std::vector<double>> cpu_results(const Case& c, const Inputs& in) {
   const Tensor dbias = c.bias ? Tensor::full(in.args.bias.shape(), not_a_number, dtype_of<T>) : Tensor();
   cpu_backend.attention.forward(in.args, out, sums);
   cpu_backend.attention.backward(in.args, out, sums, in.grad, {}, dquery, dkey, dvalue, dbias);
-  std::vector<std::vector<double>> all;
+  std::vector<Doubles> all;
   for (const Tensor* x : {&out, &dquery, &dkey, &dvalue}) all.push_back(x->to_doubles());
   if (c.bias) all.push_back(dbias.to_doubles());
   return all;
 }
 
 /// Checks a kernel's out, dquery, dkey, dvalue and dbias against composed_results().
-inline void check_composed(const Case& c, const Inputs& in, std::vector<std::vector<double>> found,
-                           double tolerance) {
+inline void check_composed(const Case& c, const Inputs& in, std::vector<Doubles> found, double tolerance) {
   const char* const names[] = {"out", "dquery", "dkey", "dvalue", "dbias"};
   const auto expected = composed_results(c, in);
   for (const std::size_t i : {1U, 2U})

@@ -3,17 +3,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <functional>
 #include <iostream>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "heed/tests/program_runner.h"
+#include "heed/tests/support.h"
 
 namespace heed::test {
 

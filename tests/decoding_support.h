@@ -1,12 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
-#include <doctest/doctest.h>
-
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/language_model.h"
 #include "model_support.h"
@@ -16,7 +9,7 @@
 namespace heed::test {
 
 inline const Tensor& tokens() {
-  static const Tensor ids = Tensor::from(std::vector<std::int32_t>{1, 4, 7, 2, 9, 3, 8, 8, 5, 6}, {2, 5});
+  static const Tensor ids = Tensor::from(Ints{1, 4, 7, 2, 9, 3, 8, 8, 5, 6}, {2, 5});
   return ids;
 }
 

@@ -1,30 +1,15 @@
 #pragma once
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <functional>
-#include <limits>
-#include <vector>
-
-#include "heed/autograd/ops.h"
-#include "heed/core/attention.h"
 #include "heed/core/backend.h"
-#include "heed/core/device.h"
-#include "heed/core/random.h"
 #include "heed/tests/support.h"
 
 // Helpers for tests that call kernels of the CPU backend directly.
 
 namespace heed::test {
 
-inline constexpr double infinity = std::numeric_limits<double>::infinity();
-inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
-
 /// Returns reproducible numbers, uniform in [low, high).
-inline std::vector<double> numbers(std::int64_t count, double low = -1, double high = 1,
-                                   std::uint32_t stream = 0) {
-  std::vector<double> values(static_cast<std::size_t>(count));
+inline Doubles numbers(std::int64_t count, double low = -1, double high = 1, std::uint32_t stream = 0) {
+  Doubles values(static_cast<std::size_t>(count));
   const RandomKey key{20240607, 0, stream};
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = low + (high - low) * unit_interval(random_word(key, i));
@@ -38,18 +23,18 @@ inline Tensor random_floats(const Shape& shape, std::uint32_t stream) {
 
 /// Makes a tensor of T of host values, rounded if necessary.
 template <class T>
-Tensor tensor_of(const std::vector<double>& values, const Shape& shape) {
+Tensor tensor_of(const Doubles& values, const Shape& shape) {
   return Tensor::from(std::vector<T>(values.begin(), values.end()), shape);
 }
 /// Returns the elements of a tensor of T in double.
 template <class T>
-std::vector<double> values_of(const Tensor& tensor) {
+Doubles values_of(const Tensor& tensor) {
   const std::vector<T> values = tensor.to_vector<T>();
   return {values.begin(), values.end()};
 }
 
 /// Returns the largest |a - b| / max(1, |b|); infinite when only one side has a NaN or infinity.
-inline double worst_error(const std::vector<double>& a, const std::vector<double>& b) {
+inline double worst_error(const Doubles& a, const Doubles& b) {
   if (a.size() != b.size()) return INFINITY;
   double worst = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {

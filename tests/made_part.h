@@ -1,11 +1,6 @@
 #pragma once
 
-#include <doctest/doctest.h>
-
-#include <cstdlib>
-#include <string>
-
-#include "heed/base/file.h"
+#include "heed/tests/support.h"
 
 namespace heed::test {
 

@@ -1,13 +1,5 @@
 #pragma once
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <string>
-#include <vector>
-
-#include "heed/autograd/autograd.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/config.h"
 #include "heed/models/module.h"
@@ -71,9 +63,7 @@ struct Watched {
     context.capture = &capture;
     out = layer(input, context);
   }
-  std::vector<std::int32_t> ids(const char* name) const {
-    return capture.find(name).to_vector<std::int32_t>();
-  }
+  Ints ids(const char* name) const { return capture.find(name).to_vector<std::int32_t>(); }
 
   Capture capture;
   Tensor out;
@@ -89,7 +79,7 @@ ModuleGradcheckResult gradcheck_parameters(Module& model, Loss&& loss, std::int6
 /// Returns the largest difference between elements of two tensors of one shape.
 inline double worst_difference(const Tensor& a, const Tensor& b) {
   REQUIRE(a.shape() == b.shape());
-  const std::vector<double> x = a.to_doubles(), y = b.to_doubles();
+  const Doubles x = a.to_doubles(), y = b.to_doubles();
   double worst = 0;
   for (std::size_t i = 0; i < x.size(); ++i) worst = std::max(worst, std::abs(x[i] - y[i]));
   return worst;

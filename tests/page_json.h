@@ -1,10 +1,8 @@
 #pragma once
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <string>
+
+#include "heed/tests/support.h"
 
 // The JSON from which pages are drawn (apps/report/report.h).
 

@@ -1,11 +1,6 @@
 #pragma once
 
-#include <algorithm>
-#include <string>
-#include <vector>
-
-#include "heed/autograd/ops.h"
-#include "heed/tests/cases/op_results.h"
+#include "heed/autograd/cases/op_cases.h"
 #include "heed/tests/kernel_check.h"
 
 // Ops that work on rows, as cases of any size.
@@ -26,7 +21,7 @@ inline std::vector<OpCase> row_cases(const Extent& extent) {
   };
   const Tensor x = drawn({all, n}, -8, 8, 1), far = drawn({all, n}, -30, 30, 2),
                weight = drawn({n}, 0.5, 2, 3), bias = drawn({n}, -1, 1, 4), other = drawn({all, n}, -2, 2, 5);
-  std::vector<double> hidden = values_of<double>(x), allowed(hidden.size()), targets;
+  Doubles hidden = values_of<double>(x), allowed(hidden.size()), targets;
   for (std::size_t i = 0; i < allowed.size(); ++i) {
     const bool allows_nothing = static_cast<std::int64_t>(i) / n == 1;
     allowed[i] = !allows_nothing && random_word({7, 0, 0}, i) % 3 != 0;

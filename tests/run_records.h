@@ -1,11 +1,8 @@
 #pragma once
 
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
-#include <string>
-#include <vector>
+
+#include "heed/tests/support.h"
 
 namespace heed::test {
 

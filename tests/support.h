@@ -6,26 +6,60 @@
 #include <time.h>
 #include <zlib.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
 #include "heed/base/error.h"
 #include "heed/core/device.h"
+#include "heed/tests/temporary_folder.h"
 
-// Shared by tests of several topics: changes and properties of their process, texts, files and
-// errors.
+// Shared by all tests: the headers that most of them use, changes and properties of their process, texts, files
+// and errors.
 
 #ifdef __SANITIZE_ADDRESS__
 extern "C" void __sanitizer_purge_allocator(void);
 #endif
 
+/// Checks that an expression throws a heed::Error whose message contains `part`.
+#define CHECK_ERROR(expression, part) CHECK_THROWS_WITH_AS(expression, doctest::Contains(part), heed::Error)
+
+/// CAPTURE() of several values.
+#define CAPTURE_ALL(...) INFO(#__VA_ARGS__ " := ", heed::test::values_text(__VA_ARGS__))
+
 namespace heed::test {
+
+template <class... Values>
+std::string values_text(const Values&... values) {
+  std::string text;
+  ((text += (text.empty() ? "" : ", ") + concat_text(values)), ...);
+  return text;
+}
 
 /// True when a sanitizer watches. It takes several times the time, memory and addresses, so limits
 /// are wider and tables of programs are sampled.
@@ -43,6 +77,12 @@ inline constexpr bool under_emulator = false;
 #endif
 
 using Arguments = std::vector<std::string>;
+using Ints = std::vector<std::int32_t>;
+using Floats = std::vector<float>;
+using Doubles = std::vector<double>;
+
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
+inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != text.npos;
@@ -157,3 +197,6 @@ inline std::string gzip(const std::string& text) {
 }
 
 }  // namespace heed::test
+
+using namespace heed;
+using namespace heed::test;

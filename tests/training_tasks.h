@@ -1,10 +1,6 @@
 #pragma once
 
-#include <cmath>
-#include <vector>
-
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
+#include "heed/tests/support.h"
 #include "heed/training/trainer.h"
 
 // Small tasks for the tests of training/.

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <array>
-#include <string>
-
 #include "heed/tests/attention_cases.h"
 #include "heed/tests/attention_large_logits.h"
 #include "vulkan_compare.h"

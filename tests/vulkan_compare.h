@@ -1,10 +1,5 @@
 #pragma once
 
-#include <doctest/doctest.h>
-
-#include <functional>
-#include <vector>
-
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/core/backend.h"
 #include "kernel_check.h"
@@ -103,7 +98,7 @@ inline Tensor converted(const Tensor& x, DType dtype) {
   return other;
 }
 
-using Numbers = std::vector<std::vector<double>>;
+using Numbers = std::vector<Doubles>;
 
 inline Numbers numbers_of(const std::vector<Tensor>& tensors) {
   Numbers numbers;

@@ -1,11 +1,8 @@
 #include "vulkan_support.h"
 
-#include <cstdlib>
 #include <iostream>
 
 #include "heed/backends/vulkan/gpu.h"
-#include "heed/base/error.h"
-#include "heed/core/device.h"
 
 namespace heed {
 

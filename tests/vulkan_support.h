@@ -1,10 +1,6 @@
 #pragma once
 
-#include <doctest/doctest.h>
-
-#include <optional>
-
-#include "heed/core/device.h"
+#include "heed/tests/support.h"
 
 namespace heed {
 

@@ -11,13 +11,12 @@
 #include "heed/apps/cli/program.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/autograd.h"
+#include "heed/autograd/cases/op_cases.h"
 #include "heed/base/error.h"
 #include "heed/base/plain_numbers.h"
 #include "heed/base/unicode.h"
-#include "heed/tests/cases/model_cases.h"
-#include "heed/tests/cases/op_cases.h"
-#include "heed/tests/cases/op_results.h"
-#include "heed/tests/cases/reference/case_check.h"
+#include "heed/models/cases/adapters.h"
+#include "heed/models/cases/model_cases.h"
 
 namespace heed::programs {
 namespace {

@@ -14,7 +14,7 @@
 #include "heed/apps/cli/attention_advice.h"
 #include "heed/apps/cli/program.h"
 #include "heed/base/error.h"
-#include "heed/tests/cases/attention_capabilities.h"
+#include "heed/models/cases/attention_capabilities.h"
 
 namespace heed::programs {
 

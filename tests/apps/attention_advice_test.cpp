@@ -1,20 +1,10 @@
 // What heed says of its mechanisms, and which it advises to take.
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <string>
-#include <vector>
-
 #include "heed/apps/cli/attention_advice.h"
 #include "heed/base/plain_numbers.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tests/made_part.h"
 #include "heed/tests/program_runner.h"
-#include "heed/tests/support.h"
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 

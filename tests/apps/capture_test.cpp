@@ -1,18 +1,9 @@
 // Looking inside: the weights that a layer shows are those it used, for every variant in every use.
 
-#include <doctest/doctest.h>
-
-#include <map>
-#include <string>
-
 #include "heed/apps/report/capture.h"
 #include "heed/apps/report/report.h"
-#include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tests/model_support.h"
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
@@ -20,7 +11,7 @@ struct LayerUse {
   bool causal, cross;
 };
 
-Tensor integers(std::vector<std::int32_t> values, const Shape& shape) {
+Tensor integers(Ints values, const Shape& shape) {
   return Tensor::from(values, shape);
 }
 
@@ -103,9 +94,7 @@ TEST_CASE("capture: the output follows from the weights that a layer shows") {
   for (const AttentionVariant& variant : attention_variants()) {
     if (contains(unweighted, " " + std::string(variant.name) + " ")) continue;
     for (const LayerUse& use : uses_of(variant)) {
-      CAPTURE(variant.name);
-      CAPTURE(use.causal);
-      CAPTURE(use.cross);
+      CAPTURE_ALL(variant.name, use.causal, use.cross);
       const auto layer = make(variant, use, small_options(variant.name));
       const AttentionInput input = layer_input(use);
       const Watched pass(*layer, input);
@@ -141,8 +130,7 @@ TEST_CASE("capture: Longformer's global tokens look at everything, sample by sam
 
 TEST_CASE("capture: Fastformer shows how it pools") {
   for (const LayerUse& use : {LayerUse{false, false}, LayerUse{true, false}, LayerUse{false, true}}) {
-    CAPTURE(use.causal);
-    CAPTURE(use.cross);
+    CAPTURE_ALL(use.causal, use.cross);
     const auto layer = make(attention_variant("fastformer"), use, options_of({{"global_keys", 2}}));
     const Capture capture = Watched(*layer, layer_input(use)).capture;
     const std::int64_t keys = use.cross ? 5 : 7;
@@ -212,7 +200,7 @@ TEST_CASE(
   file.add_tokens("lines.0", "tokens", integers({1, 2, 2, 3, 4, 2}, {1, 6}), tokens);
   Capture capture;
   Tensor weights = Tensor::full({1, 2, 6, 6}, 0.125);
-  weights = weights + Tensor::from(std::vector<float>{0, 0.25F, 0, 0, 0, 0}, {6});
+  weights = weights + Tensor::from(Floats{0, 0.25F, 0, 0, 0, 0}, {6});
   capture.entries.push_back({"encoder.layers.0.attention", "weights", weights});
   file.add("lines.0", capture);
   file.add_answer("lines.0", {"The Zweig <b>lo sat\tNest", "yes & no", 0.75});

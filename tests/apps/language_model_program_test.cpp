@@ -1,26 +1,17 @@
 // language_model from the outside: what it prints, what it leaves behind, and its exit status.
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/run.h"
-#include "heed/core/device.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tests/hostile/killed_training.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/run_records.h"
-#include "heed/tests/temporary_folder.h"
 #include "heed/text/safetensors.h"
 
 namespace {
 
-using namespace heed;
-using namespace heed::test;
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 

@@ -1,27 +1,17 @@
 // The sample programs from the outside: what they print, what they leave behind, and their exit status.
 
-#include <doctest/doctest.h>
 #include <sys/wait.h>
 
-#include <algorithm>
-#include <chrono>
 #include <csignal>
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "heed/apps/cli/program.h"
 #include "heed/apps/data/text_file.h"
-#include "heed/base/error.h"
-#include "heed/base/file.h"
 #include "heed/tests/hostile/small_runs.h"
-#include "heed/tests/temporary_folder.h"
 #include "heed/text/safetensors.h"
 
 namespace {
 
-using namespace heed;
-using namespace heed::test;
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
@@ -227,7 +217,7 @@ TEST_CASE("heed devices, gradcheck and verify") {
   CHECK(devices.status == 0);
   CHECK(contains(devices.output, "cpu"));
 
-  const ProgramResult gradients = run_program("heed", {"gradcheck", "--filter", "attention/"});
+  const ProgramResult gradients = run_program("heed", {"gradcheck", "--filter", "attention/linformer"});
   CHECK_MESSAGE(gradients.status == 0, gradients.output);
   CHECK(contains(gradients.output, " 0 failed"));
   CHECK(run_program("heed", {"gradcheck", "--filter", "no such case"}).status == 2);
@@ -293,8 +283,7 @@ TEST_CASE("programs: on an old processor nothing runs before the message, not ev
                           {"Penryn", "SSE4.2, POPCNT"}})
     for (const std::string program : {"heed", "classify"}) {
       const auto& [processor, missing] = old;
-      CAPTURE(old.first);
-      CAPTURE(program);
+      CAPTURE_ALL(old.first, program);
       const fs::path output = folder / "output";
       const std::string command = heed::concat_text(emulator, " -cpu ", processor, " " HEED_PROGRAM_DIR "/",
                                                     program, " > ", output.string(), " 2>&1");

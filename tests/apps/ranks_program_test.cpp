@@ -1,26 +1,17 @@
 // Programs that train with several ranks, forked by --ranks or started by a launcher of MPI where there is
 // one.
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <chrono>
 #include <csignal>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <regex>
-#include <thread>
 
 #include "heed/models/attention/attention.h"
 #include "heed/tests/hostile/killed_training.h"
 #include "heed/tests/run_records.h"
-#include "heed/tests/support.h"
 
 namespace {
 
-using namespace heed;
-using namespace heed::test;
 namespace fs = std::filesystem;
 
 const std::string classify = std::string(HEED_PROGRAM_DIR) + "/classify";

@@ -2,27 +2,17 @@
 
 #include "heed/apps/tasks/learner.h"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <sstream>
 
 #include "heed/apps/data/synthetic_texts.h"
-#include "heed/autograd/ops.h"
 #include "heed/models/news_recommender.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/model_support.h"
-#include "heed/tests/temporary_folder.h"
 #include "heed/text/safetensors.h"
 #include "heed/training/ranking.h"
 
 namespace {
 
-using namespace heed;
-using namespace heed::test;
-using Ints = std::vector<std::int32_t>;
 using Json = nlohmann::json;
 
 const std::string impression =
@@ -34,12 +24,12 @@ const std::string news =
 
 std::string refusal_of_impressions(const std::string& text) {
   NewsNames names;
-  return test::error_of([&] { read_impressions({text, "file"}, names); });
+  return error_of([&] { read_impressions({text, "file"}, names); });
 }
 
 std::string refusal_of_news(const std::string& text) {
   NewsNames names;
-  return test::error_of([&] { read_news({text, "file"}, names); });
+  return error_of([&] { read_news({text, "file"}, names); });
 }
 
 std::string without(std::string text, const std::string& part, const std::string& instead = "") {
@@ -137,8 +127,8 @@ TEST_CASE("clicks by rule: a function of the seed; every list has a click and a 
 }
 
 TEST_CASE("rankings: as MIND's own evaluation has them") {
-  const std::vector<float> passed = {0.8f, 0.3f, 0.2f, 0.05f, 0.7f, -1.0f, 0.6f, 0.0f, 0.65f, 0.5f};
-  const ClickRanking found = click_ranking(std::vector<float>{0.9f, 0.1f, 0.45f}, passed);
+  const Floats passed = {0.8f, 0.3f, 0.2f, 0.05f, 0.7f, -1.0f, 0.6f, 0.0f, 0.65f, 0.5f};
+  const ClickRanking found = click_ranking(Floats{0.9f, 0.1f, 0.45f}, passed);
   CHECK(found.auc == doctest::Approx(0.6));
   CHECK(found.mrr == doctest::Approx(0.4142857142857143));
   CHECK(found.ndcg5 == doctest::Approx(0.46927872602275644));
@@ -146,25 +136,24 @@ TEST_CASE("rankings: as MIND's own evaluation has them") {
 }
 
 TEST_CASE("rankings: candidates of the same score get the mean over their orders") {
-  const ClickRanking found =
-      click_ranking(std::vector<float>{1, 0, 2}, std::vector<float>{0, 0, 1, 2, 2, 0, 0});
+  const ClickRanking found = click_ranking(Floats{1, 0, 2}, Floats{0, 0, 1, 2, 2, 0, 0});
   CHECK(found.auc == doctest::Approx(0.5952380952380951));
   CHECK(found.ndcg5 == doctest::Approx(0.5251579028522834));
   CHECK(found.ndcg10 == doctest::Approx(0.6748672226020829));
   CHECK(found.mrr == doctest::Approx(0.3217).epsilon(0.001));
-  CHECK(click_ranking(std::vector<float>{1}, std::vector<float>{1, 1}).auc == doctest::Approx(0.5));
+  CHECK(click_ranking(Floats{1}, Floats{1, 1}).auc == doctest::Approx(0.5));
 }
 
 TEST_CASE("rankings: lists without two sides are counted and left out; no number is an error") {
   ClickRankingMeter meter;
-  meter.add(std::vector<float>{1}, std::vector<float>{0});
-  meter.add(std::vector<float>{1}, {});
-  meter.add({}, std::vector<float>{1});
+  meter.add(Floats{1}, Floats{0});
+  meter.add(Floats{1}, {});
+  meter.add({}, Floats{1});
   CHECK(meter.lists() == 1);
   CHECK(meter.left_out() == 2);
   CHECK(meter.mean().auc == 1);
   CHECK_THROWS_AS(ClickRankingMeter().mean(), Error);
-  CHECK_THROWS_AS(click_ranking(std::vector<float>{NAN}, std::vector<float>{0}), Error);
+  CHECK_THROWS_AS(click_ranking(Floats{NAN}, Floats{0}), Error);
 }
 
 TEST_CASE("negatives: without repeats while there are enough, then all of them again") {
@@ -219,7 +208,7 @@ TEST_CASE("recommender: gradients of all parameters; padding changes nothing") {
 }
 
 TEST_CASE("recommender: users are pooled as the configuration says") {
-  std::set<std::vector<double>> scores;
+  std::set<Doubles> scores;
   for (const char* pooling : {"mean", "max", "attention"}) {
     TransformerConfig config = test::tiny_config();
     config.pooling = pooling;

@@ -1,25 +1,11 @@
 // One run that several threads ask: each gets what it gets alone, by itself, through a queue that answers
 // together what waits, and in pieces while a text is written.
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <atomic>
-#include <cmath>
-#include <cstdlib>
-#include <string>
-#include <vector>
-
 #include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/train.h"
 #include "heed/base/unicode.h"
 #include "heed/tests/child_process.h"
 #include "heed/tests/hostile/small_runs.h"
-#include "heed/tests/support.h"
-#include "heed/tests/temporary_folder.h"
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
@@ -154,7 +140,7 @@ TEST_CASE("run threads: a text without an answer throws, or says why where error
   CHECK(contains(answers[2].error, "data.max_tokens"));
   CHECK(same_predictions(answers[0], run.predict(Lines{line}).front()));
   AnswerQueue throwing(run), returning(run, {.return_errors = true});
-  CHECK(contains(error_of([&] { throwing.answer(longer); }), "cannot be answered"));
+  CHECK_ERROR(throwing.answer(longer), "cannot be answered");
   CHECK(returning.answer(longer).error == answers[2].error);
   CHECK(throwing.answer(line).text == answers[0].text);
 }
@@ -233,8 +219,7 @@ TEST_CASE("run threads: texts are shown in pieces while they are written, in sev
       {"language_model", {"generation.temperature=2"}}};
   for (const auto& row : cases) {
     const auto& [task, settings] = row;
-    CAPTURE(row.first);
-    CAPTURE(row.second[0]);
+    CAPTURE_ALL(row.first, row.second[0]);
     const Lines lines = lines_of(task, 4);
     Run run = opened(task, settings);
     std::vector<Prediction> alone;

@@ -1,21 +1,12 @@
 // How costs grow with the length, and the program that measures it.
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "heed/apps/cli/attention_cost.h"
-#include "heed/base/error.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/run_records.h"
-#include "heed/tests/support.h"
 
-using namespace heed;
-using namespace heed::test;
 using namespace heed::programs;
 
 namespace {

@@ -1,29 +1,19 @@
 // No setting does nothing: each one of a model or of training changes what is trained, for every task that
 // has it.
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "heed/apps/tasks/learner.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/start.h"
-#include "heed/autograd/autograd.h"
 #include "heed/tests/hostile/small_runs.h"
-#include "heed/tests/temporary_folder.h"
 #include "heed/text/safetensors.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/trainer.h"
 
 namespace {
 
-using namespace heed;
-using namespace heed::test;
 using Json = nlohmann::json;
 
 /// Those that say when something is written, measured or ended, or where it comes from; tests of their own
@@ -199,7 +189,7 @@ TEST_CASE(
     const auto learner = built(*kind, short_settings(*kind, {"model.sparse_features=97"}));
     learner->prepare_training();
     const auto shares = [&] { return model_state(learner->model()).at("sparse.shares").to_doubles(); };
-    const std::vector<double> before = shares();
+    const Doubles before = shares();
     learner->measure("valid");
     CHECK(shares() == before);
     learner->evaluate();
@@ -243,8 +233,7 @@ TEST_CASE(
   const TaskKind& kind = task_kind("language_model");
   for (const std::string length : {"24", "1"})
     for (const std::string objective : {"causal", "masked"}) {
-      CAPTURE(length);
-      CAPTURE(objective);
+      CAPTURE_ALL(length, objective);
       const auto losses = [&](const std::string& share, const std::string& limit) {
         const std::unique_ptr<Learner> learner =
             built(kind, short_settings(kind, {"objective=" + objective, "training.keep_best_by=loss", limit,

@@ -3,23 +3,13 @@
 
 #include "heed/apps/tasks/settings.h"
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstdlib>
-#include <functional>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "heed/apps/tasks/learner.h"
 #include "heed/apps/tasks/recipe.h"
-#include "heed/base/file.h"
 #include "heed/base/names.h"
 #include "heed/models/options.h"
 #include "heed/tests/model_support.h"
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
@@ -118,8 +108,7 @@ TEST_CASE("settings are read into the struct that declared them") {
   CHECK(some.steps == 7);
   CHECK(some.rate == 0.5);
   CHECK(some.columns == std::vector<std::string>{"2", "3"});
-  CHECK_THROWS_WITH_AS(check_ranges("owner", SomeSettings{.rate = 2}),
-                       doctest::Contains("owner: training.rate is 2; it must be 0 to 1"), Error);
+  CHECK_ERROR(check_ranges("owner", SomeSettings{.rate = 2}), "owner: training.rate is 2; it must be 0 to 1");
 }
 
 TEST_CASE("settings: what is wrong is named with what is allowed") {

@@ -3,22 +3,15 @@
 
 #include "heed/apps/tasks/text_to_text.h"
 
-#include <doctest/doctest.h>
-
-#include <cmath>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "heed/apps/tasks/learner.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/start.h"
 #include "heed/tests/hostile/small_runs.h"
-#include "heed/tests/temporary_folder.h"
 
 namespace {
 
-using namespace heed;
-using namespace heed::test;
 namespace fs = std::filesystem;
 using Lines = std::vector<std::string>;
 using Json = nlohmann::json;

@@ -1,16 +1,10 @@
 // tokenizer.kind=auto: what it takes for texts of several scripts, and what a run keeps of that.
 
-#include <doctest/doctest.h>
-
 #include "heed/apps/tasks/run.h"
 #include "heed/tests/hostile/small_runs.h"
-#include "heed/tests/temporary_folder.h"
 #include "heed/text/tokenizer.h"
 
 namespace {
-
-using namespace heed;
-using namespace heed::test;
 
 using Lines = std::vector<std::string>;
 

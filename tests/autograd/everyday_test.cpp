@@ -1,32 +1,11 @@
 // What a program writes every day: making tensors, numbers beside them, indexing, printing, and messages that
 // name what was called. Gradients of the ops are checked in ops_test.cpp, over the table of cases.
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
 #include <exception>
-#include <limits>
-#include <map>
-#include <set>
-#include <sstream>
-#include <string>
 #include <type_traits>
-#include <vector>
 
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
-#include "heed/base/error.h"
-#include "heed/base/file.h"
-#include "heed/tests/cases/op_cases.h"
+#include "heed/autograd/cases/op_cases.h"
 #include "heed/tests/support.h"
-
-using namespace heed;
-using namespace heed::test;
-
-using Ints = std::vector<std::int32_t>;
-using Floats = std::vector<float>;
-using Doubles = std::vector<double>;
 
 namespace {
 
@@ -70,8 +49,8 @@ TEST_CASE("tensors are made from lists") {
   CHECK(stack({matrix, matrix}, 0).shape() == Shape{2, 2, 3});
   CHECK(eye(2, DType::i32).to_vector<std::int32_t>() == Ints{1, 0, 0, 1});
   CHECK(one_hot(Tensor::from({1, -1}, {2}), 3).to_vector<float>() == Floats{0, 1, 0, 0, 0, 0});
-  CHECK_THROWS_WITH_AS(one_hot(Tensor::from({1, 3}, {2}), 3), doctest::Contains("one_hot: "), Error);
-  CHECK_THROWS_WITH_AS(one_hot(Tensor::from({1, 3}, {2}), 3), doctest::Contains("outside [0, 3)"), Error);
+  CHECK_ERROR(one_hot(Tensor::from({1, 3}, {2}), 3), "one_hot: ");
+  CHECK_ERROR(one_hot(Tensor::from({1, 3}, {2}), 3), "outside [0, 3)");
 }
 
 TEST_CASE("parts of a tensor by their index") {
@@ -79,7 +58,7 @@ TEST_CASE("parts of a tensor by their index") {
   CHECK(x[1].to_vector<std::int32_t>() == Ints{3, 4, 5});
   CHECK(x[-1][0].item() == 3);
   CHECK_THROWS_WITH_AS(x[2], "[2]: the first axis of shape [2, 3] has 2 elements", Error);
-  CHECK_THROWS_WITH_AS(x[0][0][0], doctest::Contains("rank 0"), Error);
+  CHECK_ERROR(x[0][0][0], "rank 0");
 }
 
 TEST_CASE("a number beside a tensor has its type, on either side") {
@@ -99,13 +78,11 @@ TEST_CASE("a number beside a tensor has its type, on either side") {
   CHECK(prod(ids, 0).item() == 6);
   CHECK(max(ids).item() == 3);
   CHECK_THROWS_WITH_AS(ids / 2, "div: needs a floating type, got i32; cast() makes one", Error);
-  CHECK_THROWS_WITH_AS(1.5 + ids, doctest::Contains("add: 1.5 cannot be represented as i32"), Error);
-  CHECK_THROWS_WITH_AS(clamp(ids, 0.5, 2), doctest::Contains("clamp: 0.5 cannot be represented as i32"),
-                       Error);
+  CHECK_ERROR(1.5 + ids, "add: 1.5 cannot be represented as i32");
+  CHECK_ERROR(clamp(ids, 0.5, 2), "clamp: 0.5 cannot be represented as i32");
   CHECK_THROWS_WITH_AS(exp(ids), "exp: needs a floating type, got i32; cast() makes one", Error);
   CHECK_THROWS_WITH_AS(mean(ids), "mean: needs a floating type, got i32", Error);
-  CHECK_THROWS_WITH_AS(where(ids, ids, 0.5), doctest::Contains("where: 0.5 cannot be represented as i32"),
-                       Error);
+  CHECK_ERROR(where(ids, ids, 0.5), "where: 0.5 cannot be represented as i32");
 }
 
 TEST_CASE("+= makes a new tensor, which autograd follows") {
@@ -136,9 +113,8 @@ TEST_CASE("reductions over several axes are those over one after the other") {
   CHECK(prod(Tensor::ones({2, 0}), 1).to_vector<float>() == Floats{1, 1});
   CHECK(argmax(x).item() == argmax(reshape(x, {-1}), 0).item());
   CHECK_THROWS_WITH_AS(sum(x, {1, -3}), "sum: axis 1 is named twice", Error);
-  CHECK_THROWS_WITH_AS(max(x, {0, 4}), doctest::Contains("max: axis 4 is out of range"), Error);
-  CHECK_THROWS_WITH_AS(variance(x[0][0][0], 0, false, 2), doctest::Contains("leave nothing to divide by"),
-                       Error);
+  CHECK_ERROR(max(x, {0, 4}), "max: axis 4 is out of range");
+  CHECK_ERROR(variance(x[0][0][0], 0, false, 2), "leave nothing to divide by");
 }
 
 TEST_CASE("the gradient of a norm at 0 is 0, and that of a product is right beside zeros") {
@@ -197,8 +173,8 @@ TEST_CASE("small ops of arrays give what NumPy's do, of integers too") {
   CHECK(tile(x, {2, 1}).to_vector<std::int32_t>() == Ints{0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5});
   CHECK(tile(x, {3, 1, 2}).shape() == Shape{3, 2, 6});
   CHECK(repeat(x, 0, 1).shape() == Shape{2, 0});
-  CHECK_THROWS_WITH_AS(repeat(x, -1, 1), doctest::Contains("repeat: a count of -1"), Error);
-  CHECK_THROWS_WITH_AS(tile(x, {2}), doctest::Contains("fewer than the axes of shape [2, 3]"), Error);
+  CHECK_ERROR(repeat(x, -1, 1), "repeat: a count of -1");
+  CHECK_ERROR(tile(x, {2}), "fewer than the axes of shape [2, 3]");
 
   const Tensor y = counted_tensor({5}) - 2.0;  // -2 ... 2
   CHECK(sign(y).to_vector<std::int32_t>() == Ints{-1, -1, 0, 1, 1});
@@ -207,11 +183,9 @@ TEST_CASE("small ops of arrays give what NumPy's do, of integers too") {
   CHECK(logical_and(y, y + 1.0).to_vector<std::int32_t>() == Ints{1, 0, 0, 1, 1});
   CHECK(logical_or(y, y + 1.0).to_vector<std::int32_t>() == Ints{1, 1, 1, 1, 1});
   CHECK(isfinite(y).to_vector<std::int32_t>() == Ints(5, 1));
-  CHECK(where(y, 0.5, -0.25).to_doubles() == std::vector<double>{0.5, 0.5, -0.25, 0.5, 0.5});
+  CHECK(where(y, 0.5, -0.25).to_doubles() == Doubles{0.5, 0.5, -0.25, 0.5, 0.5});
   CHECK(where(y, 3, 4, DType::i32).to_vector<std::int32_t>() == Ints{3, 3, 4, 3, 3});
-  CHECK_THROWS_WITH_AS(where(y, 3, 0.5, DType::i32), doctest::Contains("0.5 cannot be represented as i32"),
-                       Error);
-  const double infinity = std::numeric_limits<double>::infinity();
+  CHECK_ERROR(where(y, 3, 0.5, DType::i32), "0.5 cannot be represented as i32");
   const Tensor odd = Tensor::from<double>({1, std::nan(""), infinity, -infinity, 0}, {5});
   CHECK(isnan(odd).to_vector<std::int32_t>() == Ints{0, 1, 0, 0, 0});
   CHECK(isfinite(odd).to_vector<std::int32_t>() == Ints{1, 0, 0, 0, 1});
@@ -266,7 +240,7 @@ TEST_CASE("einsum is what its equation says") {
   for (const auto& row : wrong) {
     const auto& [equation, message] = row;
     CAPTURE(row.first);
-    CHECK_THROWS_WITH_AS(einsum(equation, {a, b}), doctest::Contains(message), Error);
+    CHECK_ERROR(einsum(equation, {a, b}), message);
   }
 }
 
@@ -277,8 +251,7 @@ TEST_CASE("a tensor prints as NumPy prints an array") {
   CHECK(text_of(Tensor::full({}, 0.5, DType::f64)) == "0.5 f64 []");
   CHECK(text_of(Tensor::from<float>({1, 2}, {2})) == "[1., 2.] f32 [2]");
   CHECK(text_of(Tensor::from<double>({1e-9, 1}, {2})) == "[1.0000e-09, 1.0000e+00] f64 [2]");
-  CHECK(text_of(Tensor::from<double>({std::nan(""), -std::numeric_limits<double>::infinity(), 0.5}, {3})) ==
-        "[ nan, -inf,  0.5] f64 [3]");
+  CHECK(text_of(Tensor::from<double>({std::nan(""), -infinity, 0.5}, {3})) == "[ nan, -inf,  0.5] f64 [3]");
   CHECK(text_of(Tensor::zeros({0, 3})) == "[] f32 [0, 3]");
   CHECK(text_of(Tensor()) == "undefined");
   CHECK(text_of(counted_tensor({2, 1, 2})) == "[[[0, 1]],\n\n [[2, 3]]] i32 [2, 1, 2]");
@@ -303,7 +276,7 @@ TEST_CASE("another type keeps the gradient, and another device has to exist") {
   CHECK(gradient(p).to_vector<float>() == Floats{2, 4});
   CHECK(p.to(Device{}).storage() == p.storage());
   CHECK_THROWS_AS(p.to(Device{DeviceType::cpu, 1}), Error);
-  CHECK_THROWS_WITH_AS(p.to(DType::f16), doctest::Contains("Vulkan"), Error);
+  CHECK_ERROR(p.to(DType::f16), "Vulkan");
 }
 
 TEST_CASE("every call on a tensor that was never given a value is an error that names the call") {
@@ -364,8 +337,7 @@ TEST_CASE("every op refuses an undefined operand by its own name") {
       std::vector<Tensor> inputs = op_case.inputs;
       inputs[i] = {};
       if (optional.contains(op + " " + std::to_string(i))) continue;
-      CAPTURE(op_case.name);
-      CAPTURE(i);
+      CAPTURE_ALL(op_case.name, i);
       const std::string message = error_of([&] { op_case.function(inputs); });
       CAPTURE(message);
       CHECK(!message.empty());

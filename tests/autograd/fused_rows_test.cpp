@@ -1,17 +1,8 @@
-#include <cmath>
-
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
-#include "heed/base/error.h"
 #include "heed/tests/model_support.h"
 #include "heed/tests/row_cases.h"
-#include "heed/tests/support.h"
 
 // Softmax, layer normalisation, cross entropy and the Fourier transform: the fused kernels against single ops
 // at every size, and where rows are odd.
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
@@ -19,7 +10,7 @@ const std::vector<Extent> extents = {{1, 1},  {3, 2},    {5, 7},    {4, 16},   {
                                      {2, 33}, {70, 129}, {6, 1000}, {3, 5003}, {900, 40}};
 
 /// A row of a flat [rows, n] array.
-std::vector<double> row_of(const std::vector<double>& values, std::int64_t row, std::int64_t n) {
+Doubles row_of(const Doubles& values, std::int64_t row, std::int64_t n) {
   return {values.begin() + row * n, values.begin() + (row + 1) * n};
 }
 
@@ -28,9 +19,7 @@ std::vector<double> row_of(const std::vector<double>& values, std::int64_t row, 
 TEST_CASE("fused rows give what single ops give, at every size, and so do their gradients") {
   for (const Extent& extent : extents)
     for (const OpCase& op_case : row_cases(extent)) {
-      CAPTURE(op_case.name);
-      CAPTURE(extent.rows);
-      CAPTURE(extent.n);
+      CAPTURE_ALL(op_case.name, extent.rows, extent.n);
       const auto wide = op_results(op_case, DType::f64), narrow = op_results(op_case, DType::f32);
       const ComposeOnly compose_only;
       const auto expected = op_results(op_case, DType::f64);
@@ -41,18 +30,18 @@ TEST_CASE("fused rows give what single ops give, at every size, and so do their 
 
 TEST_CASE("softmax of rows with infinities and NaN") {
   for (std::int64_t n : {5, 16, 40}) {
-    std::vector<double> x(static_cast<std::size_t>(4 * n), -infinity);
+    Doubles x(static_cast<std::size_t>(4 * n), -infinity);
     x[static_cast<std::size_t>(n + 2)] = 3;                 // one finite entry takes all
     x[static_cast<std::size_t>(2 * n + 4)] = not_a_number;  // among -infinity only
     for (std::int64_t i = 0; i < n; ++i) x[static_cast<std::size_t>(3 * n + i)] = 1;
     x[static_cast<std::size_t>(3 * n + 1)] = infinity;
-    const std::vector<double> y = softmax(tensor_of<float>(x, {4, n})).to_doubles();
-    CHECK(row_of(y, 0, n) == std::vector<double>(static_cast<std::size_t>(n), 0.0));
+    const Doubles y = softmax(tensor_of<float>(x, {4, n})).to_doubles();
+    CHECK(row_of(y, 0, n) == Doubles(static_cast<std::size_t>(n), 0.0));
     CHECK(row_of(y, 1, n)[2] == 1);
     CHECK(row_of(y, 1, n)[3] == 0);
     CHECK(std::isnan(row_of(y, 2, n)[0]));
     CHECK(std::isnan(row_of(y, 3, n)[1]));
-    const std::vector<double> logs = log_softmax(tensor_of<float>(x, {4, n})).to_doubles();
+    const Doubles logs = log_softmax(tensor_of<float>(x, {4, n})).to_doubles();
     CHECK(logs[0] == -infinity);
     CHECK(row_of(logs, 1, n)[2] == 0);
     CHECK(std::isnan(row_of(logs, 2, n)[0]));
@@ -61,17 +50,16 @@ TEST_CASE("softmax of rows with infinities and NaN") {
 
 TEST_CASE("layer normalisation of a constant, a NaN and a far-off row") {
   const std::int64_t n = 48;
-  std::vector<double> x(static_cast<std::size_t>(3 * n), 7.0);
+  Doubles x(static_cast<std::size_t>(3 * n), 7.0);
   x[static_cast<std::size_t>(n + 5)] = not_a_number;
   for (std::int64_t i = 0; i < n; ++i) x[static_cast<std::size_t>(2 * n + i)] = 1e4 + (i % 2 ? 1 : -1);
-  const std::vector<double> y = layer_norm(tensor_of<float>(x, {3, n}), {}, {}).to_doubles();
-  CHECK(row_of(y, 0, n) == std::vector<double>(n, 0.0));
+  const Doubles y = layer_norm(tensor_of<float>(x, {3, n}), {}, {}).to_doubles();
+  CHECK(row_of(y, 0, n) == Doubles(n, 0.0));
   CHECK(std::isnan(row_of(y, 1, n)[0]));
   CHECK(std::abs(row_of(y, 2, n)[1] - 1) < 1e-3);  // a variance from squares would have lost it
 }
 
 TEST_CASE("rows whose squares leave the range of their type are normalised right; fused and composed") {
-  const double infinity = std::numeric_limits<double>::infinity();
   for (const bool composed : {false, true}) {
     const std::unique_ptr<ComposeOnly> scope = composed ? std::make_unique<ComposeOnly>() : nullptr;
     for (const DType dtype : {DType::f32, DType::f64})
@@ -94,7 +82,7 @@ TEST_CASE("rows whose squares leave the range of their type are normalised right
         Tensor::from<float>({1e38f, 1e38f, -1e38f, 0, 1, 2, 3, static_cast<float>(infinity)}, {2, 4});
     for (const Tensor& y :
          {add_rms_norm(x, x, 0, {}, {}).normalised, add_layer_norm(x, x, 0, {}, {}, {}).normalised}) {
-      const std::vector<double> found = y.to_doubles();
+      const Doubles found = y.to_doubles();
       CHECK(std::abs(found[0]) > 0.9);
       CHECK(found[0] == found[1]);
       for (std::size_t i = 4; i < 8; ++i) CHECK(std::isnan(found[i]));
@@ -104,7 +92,7 @@ TEST_CASE("rows whose squares leave the range of their type are normalised right
 
 TEST_CASE("cross entropy of logits far apart, infinite and NaN") {
   const std::int64_t n = 3000;
-  std::vector<double> x(static_cast<std::size_t>(4 * n), -1e4);
+  Doubles x(static_cast<std::size_t>(4 * n), -1e4);
   x[5] = 1e4;                                   // certain, and right
   x[static_cast<std::size_t>(n + 2500)] = 1e4;  // certain, and wrong
   x[static_cast<std::size_t>(2 * n + 1500)] = not_a_number;
@@ -112,7 +100,7 @@ TEST_CASE("cross entropy of logits far apart, infinite and NaN") {
     x[static_cast<std::size_t>(3 * n + i)] = -infinity;  // excluded classes
   const Tensor logits = tensor_of<float>(x, {4, n});
   const Tensor targets = tensor_of<std::int32_t>({5, 5, 5, 2999}, {4});
-  const std::vector<double> losses = cross_entropy(logits, targets).to_doubles();
+  const Doubles losses = cross_entropy(logits, targets).to_doubles();
   CHECK(losses[0] == 0);
   CHECK(losses[1] == doctest::Approx(2e4));
   CHECK(std::isnan(losses[2]));
@@ -121,18 +109,18 @@ TEST_CASE("cross entropy of logits far apart, infinite and NaN") {
 
 TEST_CASE("cross entropy of logits far from 0 is that of logits around it, and so is its gradient") {
   const auto results = [](double far, double smoothing) {
-    std::vector<double> x;  // multiples of 1 / 8, which f32 adds to 1e5 exactly
+    Doubles x;  // multiples of 1 / 8, which f32 adds to 1e5 exactly
     for (double value : numbers(3 * 40, -4, 4)) x.push_back(std::round(8 * value) / 8 + far);
     const Tensor logits = parameter(tensor_of<float>(x, {3, 40}));
     const Tensor loss = cross_entropy(logits, tensor_of<std::int32_t>({0, 7, 39}, {3}), smoothing);
     backward(sum(loss));
-    std::vector<double> all = loss.to_doubles();
+    Doubles all = loss.to_doubles();
     for (double value : gradient(logits).to_doubles()) all.push_back(value);
     return all;
   };
   for (const double smoothing : {0.0, 0.1})
     for (const double far : {1e5, -1e5}) {
-      const std::vector<double> near = results(0, smoothing), found = results(far, smoothing);
+      const Doubles near = results(0, smoothing), found = results(far, smoothing);
       for (std::size_t i = 0; i < near.size(); ++i)
         CHECK(found[i] == doctest::Approx(near[i]).epsilon(1e-5).scale(0.1));
     }
@@ -174,10 +162,7 @@ TEST_CASE_TEMPLATE(
     for (const double p : {0.0, 0.3})
       for (const bool centred : {false, true}) {
         const auto [rows, n] = extent;
-        CAPTURE(extent.rows);
-        CAPTURE(extent.n);
-        CAPTURE(p);
-        CAPTURE(centred);
+        CAPTURE_ALL(extent.rows, extent.n, p, centred);
         const auto at_once = added_and_normalised<T>(rows, n, p, centred, true),
                    in_turn = added_and_normalised<T>(rows, n, p, centred, false);
         for (std::size_t i = 0; i < at_once.size(); ++i) {
@@ -193,7 +178,7 @@ TEST_CASE("fused rows have the same bits for any number of threads") {
         [&] { return added_and_normalised<float>(extent.rows, extent.n, 0.3, true, true); });
     for (const OpCase& op_case : row_cases(extent)) {
       CAPTURE(op_case.name);
-      std::vector<std::vector<double>> one;
+      std::vector<Doubles> one;
       for (const int threads : {1, 2, 3, 8}) {
         const WithThreads scope(threads);
         const auto found = op_results(op_case, DType::f32);
@@ -211,11 +196,9 @@ TEST_CASE("fourier: the fast transform gives what products with waves give") {
        {1, 2, 3, 4, 5, 8, 9, 16, 22, 31, 32, 33, 49, 64, 65, 97, 120, 131, 256, 262, 360, 1024})
     for (const std::int64_t d : {1, 2, 3, 4, 7, 16, 30, 31, 32, 33, 62, 64, 65, 96, 130}) {
       if (n * d > 40'000) continue;
-      CAPTURE(n);
-      CAPTURE(d);
-      const std::vector<std::int32_t> lengths{static_cast<std::int32_t>(n),
-                                              static_cast<std::int32_t>((n + 1) / 2), 0,
-                                              static_cast<std::int32_t>(std::min<std::int64_t>(n, 7))};
+      CAPTURE_ALL(n, d);
+      const Ints lengths{static_cast<std::int32_t>(n), static_cast<std::int32_t>((n + 1) / 2), 0,
+                         static_cast<std::int32_t>(std::min<std::int64_t>(n, 7))};
       const Tensor x = uniform({4, n, d}, -1, 1, {3, 0, 1}, DType::f64),
                    of_samples = Tensor::from(lengths, {4});
       for (const bool whole : {true, false}) {
@@ -237,8 +220,8 @@ TEST_CASE("fourier: the fast transform gives what products with waves give") {
 TEST_CASE(
     "fourier: the same bits with more threads; what is beyond a length is not read; lengths are checked") {
   const Tensor x = uniform({5, 70, 48}, -1, 1, {3, 0, 2});
-  const Tensor lengths = Tensor::from(std::vector<std::int32_t>{70, 1, 64, 13, 30}, {5});
-  const std::vector<float> expected = fourier(x, lengths).to_vector<float>();
+  const Tensor lengths = Tensor::from(Ints{70, 1, 64, 13, 30}, {5});
+  const Floats expected = fourier(x, lengths).to_vector<float>();
   for (const int threads : {1, 2, 3, 8}) {
     const WithThreads scope(threads);
     CHECK(fourier(x, lengths).to_vector<float>() == expected);
@@ -247,15 +230,12 @@ TEST_CASE(
   const Tensor with_holes = where(unsqueeze(real, 2), x, not_a_number);
   CHECK(fourier(with_holes, lengths).to_vector<float>() == expected);
   const auto with = [&](std::int32_t length) {
-    return fourier(slice(x, 0, 0, 1), Tensor::from(std::vector<std::int32_t>{length}, {1}));
+    return fourier(slice(x, 0, 0, 1), Tensor::from(Ints{length}, {1}));
   };
-  CHECK_THROWS_WITH_AS(with(71), doctest::Contains("the length of sample 0 is 71, and x has 70 positions"),
-                       Error);
-  CHECK_THROWS_WITH_AS(with(-1), doctest::Contains("is -1"), Error);
-  CHECK_THROWS_WITH_AS(fourier(x, cast(lengths, DType::f32)), doctest::Contains("lengths must be i32 [5]"),
-                       Error);
-  CHECK_THROWS_WITH_AS(fourier(slice(x, 0, 0, 2), lengths), doctest::Contains("lengths must be i32 [2]"),
-                       Error);
-  CHECK_THROWS_WITH_AS(fourier(reshape(x, {350, 48})), doctest::Contains("got shape"), Error);
-  CHECK_THROWS_WITH_AS(fourier(Tensor::zeros({1, 46'341, 1})), doctest::Contains("46340"), Error);
+  CHECK_ERROR(with(71), "the length of sample 0 is 71, and x has 70 positions");
+  CHECK_ERROR(with(-1), "is -1");
+  CHECK_ERROR(fourier(x, cast(lengths, DType::f32)), "lengths must be i32 [5]");
+  CHECK_ERROR(fourier(slice(x, 0, 0, 2), lengths), "lengths must be i32 [2]");
+  CHECK_ERROR(fourier(reshape(x, {350, 48})), "got shape");
+  CHECK_ERROR(fourier(Tensor::zeros({1, 46'341, 1})), "46340");
 }

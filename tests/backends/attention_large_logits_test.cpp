@@ -2,16 +2,10 @@
 
 #include "heed/tests/attention_large_logits.h"
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-
 #include "heed/core/backend.h"
 #include "heed/core/low_precision.h"
 #include "heed/tests/kernel_check.h"
 
-using namespace heed;
-using namespace heed::test;
 using namespace heed::test::attention_cases;
 
 namespace {
@@ -24,7 +18,7 @@ Tensor panels(const Case& c, std::int64_t rows, std::int64_t width, DType dtype)
 
 /// The weights [B, H, N, M] that forward multiplies the values by.
 template <class T>
-std::vector<double> weights_of(Case c, const Inputs& in) {
+Doubles weights_of(Case c, const Inputs& in) {
   c.value_width = c.keys;
   AttentionArgs args = in.args;
   args.value = panels(c, c.keys, c.keys, dtype_of<T>);
@@ -38,18 +32,14 @@ std::vector<double> weights_of(Case c, const Inputs& in) {
 /// themselves.
 template <class T>
 void check_weights(Case c, double largest) {
-  CAPTURE(c.name);
-  CAPTURE(c.queries);
-  CAPTURE(c.keys);
-  CAPTURE(largest);
-  CAPTURE(dtype_of<T>);
+  CAPTURE_ALL(c.name, c.queries, c.keys, largest, dtype_of<T>);
   c.value_width = std::max<std::int64_t>(c.queries, 1);
   Inputs in;
   make_large_inputs<T>(c, largest, in);
-  const std::vector<double> dvalue = cpu_results<T>(c, in)[3];
+  const Doubles dvalue = cpu_results<T>(c, in)[3];
   const double ulp = std::numeric_limits<T>::epsilon();
   if (c.dropout == 0) CHECK(row_sum_error(c, in, dvalue) <= (c.keys <= 130 ? 4 : 16) * ulp);
-  const std::vector<double> weights = weights_of<T>(c, in);
+  const Doubles weights = weights_of<T>(c, in);
   double worst = 0;
   for (std::int64_t head = 0; head < c.batch * c.heads; ++head)
     for (std::int64_t i = 0; i < c.queries; ++i)

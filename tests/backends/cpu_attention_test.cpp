@@ -1,23 +1,14 @@
 // The attention kernels of the CPU backend against single ops in f64.
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <cstring>
-#include <limits>
-
 #include "heed/tests/attention_large_logits.h"
-#include "heed/tests/support.h"
 
-using namespace heed;
-using namespace heed::test;
 using namespace heed::test::attention_cases;
 
 namespace {
 
-using Lists = std::vector<std::vector<double>>;
+using Lists = std::vector<Doubles>;
 
-bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
+bool same_bits(const Doubles& a, const Doubles& b) {
   return a.size() == b.size() &&
          (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0);
 }
@@ -98,7 +89,7 @@ TEST_CASE("attention: NaN in a query reaches its output and no other") {
   Inputs in;
   make_inputs(c, DType::f32, in);
   in.args.query.data<float>()[2 * in.args.query.stride(2)] = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<double> out = cpu_results<float>(c, in)[0];
+  const Doubles out = cpu_results<float>(c, in)[0];
   for (std::size_t i = 0; i < 6; ++i)
     CHECK(std::isnan(out[i * static_cast<std::size_t>(c.value_width)]) == (i == 2));
 }
@@ -131,9 +122,7 @@ TEST_CASE("attention: a bias of zeros and slopes of zeros change no bit") {
     CAPTURE(plain.name);
     Case biased = plain;
     biased.slopes = true;
-    biased.bias = [](const Case& c) {
-      return std::vector<double>(static_cast<std::size_t>(c.queries * c.keys), 0.0);
-    };
+    biased.bias = [](const Case& c) { return Doubles(static_cast<std::size_t>(c.queries * c.keys), 0.0); };
     Inputs without, with;
     make_inputs(plain, DType::f32, without);
     make_inputs(biased, DType::f32, with);

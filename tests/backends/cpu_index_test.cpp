@@ -1,23 +1,12 @@
 // Gather, scatter-add and sorting kernels of the CPU backend.
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <numeric>
-
 #include "heed/core/backend.h"
-#include "heed/core/device.h"
-#include "heed/core/random.h"
 #include "heed/tests/support.h"
-
-using namespace heed;
 
 namespace {
 
-std::vector<std::int32_t> random_indices(std::size_t count, std::uint32_t n) {
-  std::vector<std::int32_t> index(count);
+Ints random_indices(std::size_t count, std::uint32_t n) {
+  Ints index(count);
   for (std::size_t i = 0; i < count; ++i)
     index[i] = static_cast<std::int32_t>(random_word({1, 2, 3}, i) % (n + 1)) - 1;
   return index;
@@ -42,9 +31,8 @@ void check_gather(std::int64_t batch, std::int64_t n, std::int64_t m, std::int64
   for (std::int64_t b = 0; b < batch; ++b) {
     for (std::int64_t i = 0; i < m; ++i) {
       const std::int64_t row = index[static_cast<std::size_t>(b * m + i)];
-      for (std::int64_t c = 0; c < width; ++c) {
+      for (std::int64_t c = 0; c < width; ++c)
         expected.push_back(row < 0 ? T{0} : x[static_cast<std::size_t>((b * n + row) * width + c)]);
-      }
     }
   }
   CHECK(actual == expected);
@@ -86,9 +74,8 @@ bool before(T a, T b, bool descending) {
 }
 
 template <class T>
-std::vector<std::int32_t> stable_order(const std::vector<T>& x, std::size_t first, std::int64_t n,
-                                       bool descending) {
-  std::vector<std::int32_t> order(static_cast<std::size_t>(n));
+Ints stable_order(const std::vector<T>& x, std::size_t first, std::int64_t n, bool descending) {
+  Ints order(static_cast<std::size_t>(n));
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
     return before(x[first + static_cast<std::size_t>(a)], x[first + static_cast<std::size_t>(b)], descending);
@@ -119,7 +106,7 @@ void check_sorts(std::int64_t rows, std::int64_t n) {
   const Tensor tensor = Tensor::from(x, {rows, n});
   /// The first k of every row.
   const auto expected = [&](bool descending, std::int64_t k) {
-    std::vector<std::int32_t> all;
+    Ints all;
     for (std::int64_t r = 0; r < rows; ++r) {
       const auto order = stable_order(x, static_cast<std::size_t>(r * n), n, descending);
       all.insert(all.end(), order.begin(), order.begin() + k);
@@ -163,7 +150,7 @@ TEST_CASE("an index out of range is named with its position and the extent") {
   const Tensor out = Tensor::from(random_values<float>(16), {2, 2, 4});
   CHECK_THROWS_WITH_AS(cpu_backend.gather_rows(x, Tensor::from<std::int32_t>({0, -1, 3, 0}, {2, 2}), out),
                        "gather_rows: index 3 at position [1, 0] is outside [0, 3) and is not -1", Error);
-  const std::vector<float> old = out.to_vector<float>();
+  const Floats old = out.to_vector<float>();
   CHECK_THROWS_WITH_AS(
       cpu_backend.scatter_add_rows(x, Tensor::from<std::int32_t>({0, 1, 1, 0, 1, -2}, {2, 3}), out),
       "scatter_add_rows: index -2 at position [1, 2] is outside [0, 2) and is not -1", Error);

@@ -1,11 +1,4 @@
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <string_view>
-
-#include "heed/autograd/autograd.h"
 #include "heed/tests/kernel_check.h"
-#include "heed/tests/support.h"
 
 // The CPU kernels against straightforward loops in double.
 
@@ -21,8 +14,8 @@ Tensor random_tensor(const Shape& shape, double low, double high, std::uint32_t 
 
 /// The elements in row-major order, by the definition of strides.
 template <class T>
-std::vector<double> elements(const Tensor& tensor) {
-  std::vector<double> values;
+Doubles elements(const Tensor& tensor) {
+  Doubles values;
   const T* data = tensor.data<T>();
   for (std::int64_t i = 0; i < tensor.count(); ++i) {
     std::int64_t rest = i, offset = 0;
@@ -65,8 +58,7 @@ void check_close(double value, double expected, double tolerance) {
   }
 }
 
-void check_all_close(const std::vector<double>& values, const std::vector<double>& expected,
-                     double tolerance) {
+void check_all_close(const Doubles& values, const Doubles& expected, double tolerance) {
   REQUIRE(values.size() == expected.size());
   for (std::size_t i = 0; i < values.size(); ++i) check_close(values[i], expected[i], tolerance);
 }
@@ -99,7 +91,7 @@ const BinaryCase binary_cases[] = {
 #include "heed/core/elementwise.def"
 };
 
-using Lists = std::vector<std::vector<double>>;
+using Lists = std::vector<Doubles>;
 
 /// Of an op on operands that are parameters: its values, and what it passes back to each.
 template <class Op>
@@ -175,8 +167,7 @@ TEST_CASE("cpu f32 functions over their whole range") {
       {UnaryOp::ceil, std::ceil, -40, 40, 0, 0},        {UnaryOp::round, std::rint, -9e6, 9e6, 0, 0},
   };
   for (const Range& range : ranges) {
-    CAPTURE(name_of(range.op));
-    CAPTURE(range.low);
+    CAPTURE_ALL(name_of(range.op), range.low);
     const Tensor x = random_tensor<float>({20001}, range.low, range.high, 3);
     const Tensor y = Tensor::empty(x.shape());
     cpu_backend.unary(range.op, {}, x, y);
@@ -220,9 +211,8 @@ TEST_CASE("cpu f32 functions at special values") {
                            floor, ceil, round, sign})
     values.push_back({op, nan, nan});
   for (const Value& value : values) {
-    CAPTURE(std::string(name_of(value.op)));
-    CAPTURE(value.x);
-    const Tensor in = Tensor::from(std::vector<float>(21, value.x), {21}), out = Tensor::empty({21});
+    CAPTURE_ALL(std::string(name_of(value.op)), value.x);
+    const Tensor in = Tensor::from(Floats(21, value.x), {21}), out = Tensor::empty({21});
     cpu_backend.unary(value.op, {0.5, 2}, in, out);
     const float found = out.data<float>()[0];
     for (int i = 1; i < 21; ++i)  // full vectors and the remainder agree
@@ -295,8 +285,8 @@ bool is_right(const Limit* limit, double a, double b, double found, double expec
 }
 
 /// 0, and of both signs 1e-38, 1e-37, ... 1e38 as f32.
-std::vector<double> magnitudes() {
-  std::vector<double> all{0};
+Doubles magnitudes() {
+  Doubles all{0};
   for (int power = -38; power <= 38; ++power)
     for (const double sign : {1.0, -1.0}) all.push_back(static_cast<float>(sign * std::pow(10.0, power)));
   return all;
@@ -305,7 +295,7 @@ std::vector<double> magnitudes() {
 }  // namespace
 
 TEST_CASE("cpu kernels in f32 give what f64 does at every magnitude, and so do their derivatives") {
-  const std::vector<double> sizes = magnitudes();
+  const Doubles sizes = magnitudes();
   const auto n = static_cast<std::int64_t>(sizes.size());
   const auto check_all = [&](const char* name, const auto& op, const std::vector<Tensor>& of) {
     CAPTURE(std::string(name));
@@ -318,9 +308,9 @@ TEST_CASE("cpu kernels in f32 give what f64 does at every magnitude, and so do t
     const Tensor found = op(narrow), expected = op(wide);
     backward(found, Tensor::ones(found.shape()));
     backward(expected, Tensor::ones(expected.shape(), DType::f64));
-    const std::vector<double> a = of.front().to_doubles(), b = of.back().to_doubles();
+    const Doubles a = of.front().to_doubles(), b = of.back().to_doubles();
     const auto check_right = [&](const char* what, const Tensor& x, const Tensor& right) {
-      const std::vector<double> got = x.to_doubles(), wanted = right.to_doubles();
+      const Doubles got = x.to_doubles(), wanted = right.to_doubles();
       for (std::size_t i = 0; i < got.size(); ++i)
         CHECK_MESSAGE(is_right(limit, a[i], b[i], got[i], wanted[i]), what, " at ", a[i], " and ", b[i], ": ",
                       got[i], " for ", wanted[i]);
@@ -339,9 +329,9 @@ TEST_CASE("cpu kernels in f32 give what f64 does at every magnitude, and so do t
 
 TEST_CASE("cpu binary kernels may overwrite a contiguous operand") {
   const Tensor a = random_tensor<float>({37, 91}, -1, 1, 1), row = random_tensor<float>({91}, -1, 1, 2);
-  const std::vector<double> before = elements<float>(a), b = elements<float>(row);
+  const Doubles before = elements<float>(a), b = elements<float>(row);
   cpu_backend.binary(BinaryOp::sub, row.view({37, 91}, {0, 1}, 0), a, a);
-  const std::vector<double> after = elements<float>(a);
+  const Doubles after = elements<float>(a);
   for (std::size_t i = 0; i < after.size(); ++i) check_close(after[i], b[i % 91] - before[i], 1e-6);
 }
 
@@ -353,14 +343,14 @@ TEST_CASE("cpu compare and where") {
       const Tensor less = Tensor::empty(a.shape(), DType::i32), out = Tensor::empty(a.shape(), a.dtype());
       cpu_backend.compare(CompareOp::less, a, b, less);
       cpu_backend.where(less, a, b, out);
-      const std::vector<double> x = elements<T>(a), y = elements<T>(b), got = elements<T>(out);
+      const Doubles x = elements<T>(a), y = elements<T>(b), got = elements<T>(out);
       for (std::size_t i = 0; i < x.size(); ++i) {
         CHECK(less.data<std::int32_t>()[i] == (x[i] < y[i] ? 1 : 0));
         CHECK(got[i] == std::min(x[i], y[i]));
       }
       const Tensor equal = Tensor::empty(a.shape(), DType::i32);
       cpu_backend.compare(CompareOp::equal, a, a, equal);
-      CHECK(elements<std::int32_t>(equal) == std::vector<double>(x.size(), 1.0));
+      CHECK(elements<std::int32_t>(equal) == Doubles(x.size(), 1.0));
     }
   };
   check_type(float());
@@ -378,7 +368,7 @@ TEST_CASE("cpu copy between any layouts and dtypes") {
                              Tensor::zeros({35, 120}, dtype).view({35, 51}, {120, 2}, 4)};
       for (const Tensor& out : outs) {
         cpu_backend.copy(x, out);
-        std::vector<double> expected = elements<From>(x);
+        Doubles expected = elements<From>(x);
         for (double& value : expected) value = static_cast<double>(static_cast<To>(static_cast<From>(value)));
         CHECK(elements<To>(out) == expected);
       }
@@ -411,7 +401,7 @@ TEST_CASE("cpu conversion to i32 truncates and stays in range") {
   const Tensor x = Tensor::from<float>({1.9f, -1.9f, 3e9f, -3e9f, std::nanf("")}, {5});
   const Tensor out = Tensor::empty({5}, DType::i32);
   cpu_backend.copy(x, out);
-  CHECK(out.to_vector<std::int32_t>() == std::vector<std::int32_t>{1, -1, 2147483647, -2147483647 - 1, 0});
+  CHECK(out.to_vector<std::int32_t>() == Ints{1, -1, 2147483647, -2147483647 - 1, 0});
 }
 
 TEST_CASE("cpu fill leaves the gaps of a strided view alone") {
@@ -424,12 +414,11 @@ namespace {
 
 /// c = a b + beta c + bias, the definition.
 template <class T>
-std::vector<double> product(const Tensor& a, const Tensor& b, const Tensor& bias, double beta,
-                            const Tensor& c) {
+Doubles product(const Tensor& a, const Tensor& b, const Tensor& bias, double beta, const Tensor& c) {
   const std::int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1),
                      batch = c.count() / std::max<std::int64_t>(1, m * n);
-  const std::vector<double> x = elements<T>(a), y = elements<T>(b), z = elements<T>(c);
-  std::vector<double> result;
+  const Doubles x = elements<T>(a), y = elements<T>(b), z = elements<T>(c);
+  Doubles result;
   for (std::int64_t item = 0; item < batch; ++item)
     for (std::int64_t i = 0; i < m; ++i)
       for (std::int64_t j = 0; j < n; ++j) {
@@ -453,14 +442,12 @@ Tensor matrix(const Shape& shape, bool transpose, unsigned seed) {
 
 template <class T>
 void check_matmul(std::int64_t m, std::int64_t n, std::int64_t k, bool transpose_a, bool transpose_b) {
-  CAPTURE(m);
-  CAPTURE(n);
-  CAPTURE(k);
+  CAPTURE_ALL(m, n, k);
   const Tensor a = matrix<T>({m, k}, transpose_a, 1), b = matrix<T>({k, n}, transpose_b, 2);
   for (const Tensor& bias : {Tensor(), random_tensor<T>({n}, -1, 1, 3)}) {
     for (double beta : {0.0, 1.0}) {
       const Tensor out = random_tensor<T>({m, n}, -1, 1, 4);
-      const std::vector<double> expected = product<T>(a, b, bias, beta, out);
+      const Doubles expected = product<T>(a, b, bias, beta, out);
       if (beta == 0) cpu_backend.fill(std::nan(""), out);  // the old content is ignored
       cpu_backend.matmul(a, b, bias, beta, out);
       check_all_close(elements<T>(out), expected,
@@ -514,7 +501,7 @@ TEST_CASE("cpu matmul of a batch with one shared matrix and a bias") {
   };
   for (const Tensor& x : inputs) {
     const Tensor out = random_tensor<float>({2, 3, x.size(-2), 11}, -1, 1, 6);
-    const std::vector<double> expected = product<float>(x, shared, bias, 1, out);
+    const Doubles expected = product<float>(x, shared, bias, 1, out);
     cpu_backend.matmul(x, shared, bias, 1, out);
     check_all_close(elements<float>(out), expected, 1e-5);
   }

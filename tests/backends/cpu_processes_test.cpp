@@ -1,36 +1,20 @@
 // The CPU backend and its process: fork, limits of the address space, memory that runs out.
 
 #include <dlfcn.h>
-#include <doctest/doctest.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
-#include <string_view>
-#include <thread>
-#include <vector>
 
-#include "heed/autograd/ops.h"
 #include "heed/backends/cpu/memory_pool.h"
-#include "heed/base/error.h"
-#include "heed/core/device.h"
 #include "heed/core/thread_pool.h"
 #include "heed/tests/child_process.h"
-#include "heed/tests/support.h"
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
 /// Of products in f32, by heed, and in f64, by OpenBLAS.
-std::vector<float> product_of(std::uint32_t seed) {
+Floats product_of(std::uint32_t seed) {
   const Tensor a = uniform({300, 200}, -1, 1, {seed, 0, 0}), b = uniform({200, 250}, -1, 1, {seed, 0, 1});
   const Tensor exact = matmul(a.to(DType::f64), b.to(DType::f64));
   return softmax(matmul(a, b) + exact.to(DType::f32)).to_vector<float>();
@@ -44,7 +28,7 @@ std::vector<float> product_of(std::uint32_t seed) {
 
 TEST_CASE("fork: a child computes the same bits with a pool of its own, and leaves without a crash") {
   const WithThreads scope(3);
-  const std::vector<float> expected = product_of(1);  // the pool's threads are running now
+  const Floats expected = product_of(1);  // the pool's threads are running now
   CHECK(status_of_fork([&] { return product_of(1) == expected && cpu_threads() == 3; }) == 0);
   CHECK(status_of_fork([] { return true; }) == 0);
   CHECK(status_of_fork([&] {  // a child's child
@@ -72,7 +56,7 @@ TEST_CASE("fork: while other threads of the program compute and allocate") {
   std::thread other([&] {
     while (!stop) product_of(2);
   });
-  const std::vector<float> expected = product_of(1);
+  const Floats expected = product_of(1);
   for (int i = 0; i < 10; ++i) CHECK(status_of_fork([&] { return product_of(1) == expected; }) == 0);
   stop = true;
   other.join();
@@ -96,7 +80,7 @@ TEST_CASE("child: an application that uses OpenBLAS itself" * doctest::skip()) {
   const auto get = reinterpret_cast<int (*)()>(::dlsym(library, "openblas_get_num_threads"));
   REQUIRE((set && get));
   set(2);
-  const std::vector<float> product = product_of(1);
+  const Floats product = product_of(1);
   CHECK(get() == 2);
   set(1);
   CHECK(product_of(1) == product);
@@ -110,7 +94,7 @@ TEST_CASE("guest: heed's OpenBLAS is not the application's, whoever comes first"
     const ChildResult result = run_in_child("child: an application that uses OpenBLAS itself", options);
     INFO("heed first: ", heed_is_first, ", ", result.text());
     CHECK(result.status == 0);
-    CHECK(result.output.find("1 passed") != std::string::npos);
+    CHECK(contains(result.output, "1 passed"));
   }
 }
 
@@ -151,8 +135,8 @@ TEST_CASE("memory limit: a product under a limit of the address space works or s
     CHECK(multiplied != out_of_memory);
     // Two buffers, and one more of newer versions of OpenBLAS; what is left serves the pool of tensors.
     CHECK((multiplied || mebibytes < 600));
-    CHECK(result.output.find("install it") == std::string::npos);
-    if (out_of_memory) CHECK(result.output.find("MiB of addresses") != std::string::npos);
+    CHECK_FALSE(contains(result.output, "install it"));
+    if (out_of_memory) CHECK(contains(result.output, "MiB of addresses"));
     (multiplied ? worked : told) += 1;
   }
   CHECK(worked > 0);

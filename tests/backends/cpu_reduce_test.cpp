@@ -1,11 +1,4 @@
-#include <algorithm>
-#include <cstdint>
-#include <numeric>
-
 #include "heed/tests/kernel_check.h"
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
@@ -21,13 +14,12 @@ Shape reduced(const Shape& shape) {
 
 /// Calls f(o, j, values of the line).
 template <class F>
-void for_each_line(const std::vector<double>& x, const Shape& shape, F f) {
-  std::vector<double> line(static_cast<std::size_t>(shape[1]));
+void for_each_line(const Doubles& x, const Shape& shape, F f) {
+  Doubles line(static_cast<std::size_t>(shape[1]));
   for (std::int64_t o = 0; o < shape[0]; ++o) {
     for (std::int64_t j = 0; j < shape[2]; ++j) {
-      for (std::int64_t i = 0; i < shape[1]; ++i) {
+      for (std::int64_t i = 0; i < shape[1]; ++i)
         line[static_cast<std::size_t>(i)] = x[static_cast<std::size_t>((o * shape[1] + i) * shape[2] + j)];
-      }
       f(static_cast<std::size_t>(o * shape[2] + j), line);
     }
   }
@@ -35,13 +27,13 @@ void for_each_line(const std::vector<double>& x, const Shape& shape, F f) {
 
 /// f(line) for every line.
 template <class F>
-std::vector<double> by_loop(const std::vector<double>& x, const Shape& shape, F f) {
-  std::vector<double> out(static_cast<std::size_t>(shape[0] * shape[2]));
-  for_each_line(x, shape, [&](std::size_t at, const std::vector<double>& line) { out[at] = f(line); });
+Doubles by_loop(const Doubles& x, const Shape& shape, F f) {
+  Doubles out(static_cast<std::size_t>(shape[0] * shape[2]));
+  for_each_line(x, shape, [&](std::size_t at, const Doubles& line) { out[at] = f(line); });
   return out;
 }
 
-double reduced(ReduceOp op, const std::vector<double>& line) {
+double reduced(ReduceOp op, const Doubles& line) {
   if (op == ReduceOp::sum) return std::accumulate(line.begin(), line.end(), 0.0);
   return op == ReduceOp::max ? *std::ranges::max_element(line) : *std::ranges::min_element(line);
 }
@@ -65,7 +57,7 @@ TEST_CASE_TEMPLATE("reductions agree with plain loops", T, float, double, std::i
   for (const Shape& shape : reduced_shapes) {
     CAPTURE(shape);
     const Tensor x = tensor_of<T>(numbers(shape.count(), -50, 50), shape);
-    const std::vector<double> values = values_of<T>(x);
+    const Doubles values = values_of<T>(x);
     const double scale =
         std::is_integral_v<T> ? 0 : tolerance<T> * std::sqrt(static_cast<double>(shape[1])) * 50;
     for (ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
@@ -83,14 +75,13 @@ TEST_CASE_TEMPLATE("reductions agree with plain loops", T, float, double, std::i
 
 TEST_CASE("the error of a sum does not grow with its length") {
   const std::int64_t n = 3'000'000;
-  const std::vector<double> x(static_cast<std::size_t>(n), 0.1f);
+  const Doubles x(static_cast<std::size_t>(n), 0.1f);
   const double exact = static_cast<double>(0.1f) * static_cast<double>(n);
   for (const Shape& shape : {Shape{1, n, 1}, Shape{1, n / 2, 2}, Shape{1, n / 64, 64}}) {
     CAPTURE(shape);
     const double expected = exact / static_cast<double>(shape[2]);
-    for (double sum : values_of<float>(reduce<float>(ReduceOp::sum, tensor_of<float>(x, shape)))) {
+    for (double sum : values_of<float>(reduce<float>(ReduceOp::sum, tensor_of<float>(x, shape))))
       CHECK(std::abs(sum - expected) / expected < 1e-6);
-    }
   }
 }
 
@@ -99,7 +90,7 @@ TEST_CASE_TEMPLATE("largest and smallest: NaN wins, infinities count", T, float,
     CAPTURE(shape);
     for (std::int64_t at : {0, 15, 21, 36}) {
       const auto place = static_cast<std::size_t>(at * shape[2]);
-      std::vector<double> x = numbers(shape.count());
+      Doubles x = numbers(shape.count());
       x[place] = not_a_number;
       CHECK(std::isnan(values_of<T>(reduce<T>(ReduceOp::max, tensor_of<T>(x, shape)))[0]));
       CHECK(std::isnan(values_of<T>(reduce<T>(ReduceOp::min, tensor_of<T>(x, shape)))[0]));
@@ -110,33 +101,33 @@ TEST_CASE_TEMPLATE("largest and smallest: NaN wins, infinities count", T, float,
       x[place] = -infinity;
       CHECK(values_of<T>(reduce<T>(ReduceOp::min, tensor_of<T>(x, shape)))[0] == -infinity);
     }
-    const std::vector<double> low(static_cast<std::size_t>(shape.count()), -infinity);
+    const Doubles low(static_cast<std::size_t>(shape.count()), -infinity);
     CHECK(values_of<T>(reduce<T>(ReduceOp::max, tensor_of<T>(low, shape)))[0] == -infinity);
     CHECK(values_of<std::int32_t>(cpu_argmax(tensor_of<T>(low, shape)))[0] == 0);
   }
 }
 
 TEST_CASE("argmax takes the lowest index of equal values") {
-  std::vector<double> x(100, 1.0);
-  CHECK(values_of<std::int32_t>(cpu_argmax(tensor_of<float>(x, {1, 100, 1}))) == std::vector<double>{0});
+  Doubles x(100, 1.0);
+  CHECK(values_of<std::int32_t>(cpu_argmax(tensor_of<float>(x, {1, 100, 1}))) == Doubles{0});
   x[37] = x[53] = x[98] = 2;
-  CHECK(values_of<std::int32_t>(cpu_argmax(tensor_of<float>(x, {1, 100, 1}))) == std::vector<double>{37});
-  CHECK(values_of<std::int32_t>(cpu_argmax(tensor_of<float>(x, {1, 50, 2}))) == std::vector<double>{49, 18});
+  CHECK(values_of<std::int32_t>(cpu_argmax(tensor_of<float>(x, {1, 100, 1}))) == Doubles{37});
+  CHECK(values_of<std::int32_t>(cpu_argmax(tensor_of<float>(x, {1, 50, 2}))) == Doubles{49, 18});
 }
 
 TEST_CASE_TEMPLATE("cumulative sums run forwards and backwards", T, float, double, std::int32_t) {
   for (const Shape& shape : reduced_shapes) {
     CAPTURE(shape);
     const Tensor x = tensor_of<T>(numbers(shape.count(), -9, 9), shape);
-    const std::vector<double> values = values_of<T>(x);
+    const Doubles values = values_of<T>(x);
     for (bool reverse : {false, true}) {
       const Tensor out = Tensor::empty(shape, dtype_of<T>);
       cpu_backend.cumulative_sum(x, reverse, out);
-      const std::vector<double> result = values_of<T>(out);
-      std::vector<std::vector<double>> lines;
+      const Doubles result = values_of<T>(out);
+      std::vector<Doubles> lines;
       for_each_line(result, shape, [&](std::size_t, const auto& line) { lines.push_back(line); });
       double worst = 0;
-      for_each_line(values, shape, [&](std::size_t at, std::vector<double> line) {
+      for_each_line(values, shape, [&](std::size_t at, Doubles line) {
         if (reverse) std::ranges::reverse(line), std::ranges::reverse(lines[at]);
         std::partial_sum(line.begin(), line.end(), line.begin());
         worst = std::max(worst, worst_error(lines[at], line));
@@ -147,10 +138,8 @@ TEST_CASE_TEMPLATE("cumulative sums run forwards and backwards", T, float, doubl
 }
 
 TEST_CASE("a sum over nothing is zero") {
-  CHECK(values_of<float>(reduce<float>(ReduceOp::sum, Tensor::empty({2, 0, 1}))) ==
-        std::vector<double>{0, 0});
-  CHECK(values_of<float>(reduce<float>(ReduceOp::sum, Tensor::empty({1, 0, 2}))) ==
-        std::vector<double>{0, 0});
+  CHECK(values_of<float>(reduce<float>(ReduceOp::sum, Tensor::empty({2, 0, 1}))) == Doubles{0, 0});
+  CHECK(values_of<float>(reduce<float>(ReduceOp::sum, Tensor::empty({1, 0, 2}))) == Doubles{0, 0});
   cpu_backend.reduce(ReduceOp::sum, Tensor::empty({0, 3, 1}), Tensor::empty({0, 1}));
   cpu_backend.cumulative_sum(Tensor::empty({2, 0, 1}), false, Tensor::empty({2, 0, 1}));
 }

@@ -3,25 +3,16 @@
 
 #include "heed/backends/cpu/gemm.h"
 
-#include <doctest/doctest.h>
-
 #include <bit>
-#include <cmath>
 #include <iostream>
-#include <limits>
 
-#include "heed/autograd/ops.h"
 #include "heed/backends/cpu/blas.h"
 #include "heed/core/backend.h"
-#include "heed/core/device.h"
 #include "heed/core/low_precision.h"
 #include "heed/tests/child_process.h"
 #include "heed/tests/kernel_check.h"
 #include "heed/tests/model_support.h"
-#include "heed/tests/support.h"
 
-using namespace heed;
-using namespace heed::test;
 namespace {
 
 /// A matrix [rows, columns], stored by columns if transposed, with `gap` elements between what is stored;
@@ -67,11 +58,7 @@ TEST_CASE("own products in every layout, with remainders of every size") {
       const std::int64_t m = sizes.m, n = sizes.n, k = sizes.k;
       const bool rounds = kernel.pack != cpu::f32_kernel().pack;
       for (int layout = 0; layout < 4; ++layout) {
-        CAPTURE(rounds);
-        CAPTURE(m);
-        CAPTURE(n);
-        CAPTURE(k);
-        CAPTURE(layout);
+        CAPTURE_ALL(rounds, m, n, k, layout);
         const Operand a(m, k, layout & 1, m % 3, 1, rounds), b(k, n, layout & 2, n % 3, 2, rounds);
         const Tensor expected = matmul(a.values, b.values), c = own_product(a, b, kernel);
         CHECK(test::worst_difference(c.to(DType::f64), expected) <
@@ -92,7 +79,7 @@ TEST_CASE("an element of an own product has the same bits however the product is
   for (const cpu::ProductKernel& kernel : kernels())
     for (int layout = 0; layout < 4; ++layout) {
       const Operand a(m, k, layout & 1, 0, 1), b(k, n, layout & 2, 0, 2);
-      const std::vector<float> expected = own_product(a, b, kernel).to_vector<float>();
+      const Floats expected = own_product(a, b, kernel).to_vector<float>();
       Tensor pieces = Tensor::full({m, n}, std::nan(""));
       for (const auto& [row, rows] : {std::pair{0, 1}, {1, 125}, {126, 127}, {253, 47}})
         for (const auto& [column, columns] : {std::pair{0, 37}, {37, 2}, {39, 101}})
@@ -123,11 +110,10 @@ TEST_CASE("own products of numbers that are none, and of infinities, stay where 
   const Operand a(20, 30, false, 0, 1), b(30, 40, true, 0, 2);
   a.stored.data<float>()[3 * 30 + 5] = nan;  // row 3
   b.stored.data<float>()[7 * 30 + 2] = inf;  // column 7
-  const std::vector<float> c = own_product(a, b).to_vector<float>();
+  const Floats c = own_product(a, b).to_vector<float>();
   for (std::size_t i = 0; i < 20; ++i)
     for (std::size_t j = 0; j < 40; ++j) {
-      CAPTURE(i);
-      CAPTURE(j);
+      CAPTURE_ALL(i, j);
       CHECK(std::isnan(c[i * 40 + j]) == (i == 3));
       if (i != 3) CHECK(std::isinf(c[i * 40 + j]) == (j == 7));
     }
@@ -165,10 +151,10 @@ TEST_CASE("own products have the same bits with AVX2 and AVX-512; HEED_SIMD and 
   CHECK(unknown.output.find("HEED_SIMD is MMX; this processor and build have " + best) != std::string::npos);
   const ChildResult openblas = run("HEED_PRODUCTS", "openblas");
   CHECK(openblas.status == 0);
-  CHECK(openblas.output.find("OpenBLAS with ") != std::string::npos);
+  CHECK(contains(openblas.output, "OpenBLAS with "));
   const ChildResult other = run("HEED_PRODUCTS", "mkl");
   CHECK(other.status != 0);
-  CHECK(other.output.find("HEED_PRODUCTS is mkl; it must be own or openblas") != std::string::npos);
+  CHECK(contains(other.output, "HEED_PRODUCTS is mkl; it must be own or openblas"));
 }
 
 TEST_CASE(
@@ -177,7 +163,7 @@ TEST_CASE(
                bias = random_floats({1600}, 3);
   REQUIRE(cpu::MatmulPlan(1, 700, 1600, 3000, true).slice_depth == 512);
   const Tensor expected = matmul(a.to(DType::f64), b.to(DType::f64)) + bias.to(DType::f64);
-  std::vector<float> first;
+  Floats first;
   for (const int threads : {1, 2, 3, 8}) {
     const WithThreads scope(threads);
     const Tensor out = Tensor::empty({700, 1600});

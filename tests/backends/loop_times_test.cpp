@@ -1,19 +1,11 @@
 #include "heed/backends/cpu/loop_times.h"
 
-#include <doctest/doctest.h>
-
-#include <thread>
-
 #include "heed/backends/cpu/blas.h"
 #include "heed/tests/kernel_check.h"
-#include "heed/tests/support.h"
 
 // How a step scales: its loops as they are recorded, the schedule of their tasks on some threads, and into
 // how many tasks the kernels cut their work. The number of tasks follows from the shapes alone; how long they
 // take is not tested.
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
@@ -54,7 +46,7 @@ TEST_CASE("the median of steps is taken task by task, and only of the same loops
   CHECK(median.after == 6);
   REQUIRE(median.loops.size() == 1);
   CHECK(median.loops[0].before == 2);
-  CHECK(median.loops[0].tasks == std::vector<double>{4, 3});
+  CHECK(median.loops[0].tasks == Doubles{4, 3});
   const cpu::StepTimes fewer_tasks[] = {{{{"", 1, {4, 2}}}, 7}, {{{"", 1, {4}}}, 7}};
   CHECK_THROWS_AS(cpu::median_step(fewer_tasks), Error);
   const cpu::StepTimes fewer_loops[] = {{{{"", 1, {4, 2}}}, 7}, {{}, 7}};
@@ -95,9 +87,7 @@ TEST_CASE("products are cut into tasks for many threads, by their shapes") {
         Case{1, 256, 256, 4096, 16, 160}, Case{1, 524, 8000, 256, 16, 160}, Case{1, 524, 256, 8000, 16, 160},
         Case{64, 128, 128, 64, 64, 64}, Case{1, 1, 50257, 768, 16, 160}, Case{1, 8192, 8192, 8192, 64, 4096},
         Case{1, 128, 128, 128, 1, 4}, Case{1, 16, 16, 16, 1, 1}, Case{1, 64, 64, 0, 1, 1}}) {
-    CAPTURE(c.m);
-    CAPTURE(c.n);
-    CAPTURE(c.k);
+    CAPTURE_ALL(c.m, c.n, c.k);
     const cpu::MatmulPlan plan(c.batch, c.m, c.n, c.k, true);
     CHECK(plan.tasks() >= c.least);
     CHECK(plan.tasks() <= c.most);

@@ -1,23 +1,10 @@
 // Numbers of 8 and 16 bits: in files, in products, as weights, and in a training loop.
 
-#include <doctest/doctest.h>
-
 #include <bit>
-#include <cmath>
-#include <limits>
-#include <optional>
-#include <thread>
-#include <vector>
 
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
 #include "heed/backends/cpu/blas.h"
-#include "heed/base/error.h"
-#include "heed/base/file.h"
 #include "heed/core/backend.h"
-#include "heed/core/device.h"
 #include "heed/core/low_precision.h"
-#include "heed/core/random.h"
 #include "heed/models/decoding.h"
 #include "heed/models/language_model.h"
 #include "heed/models/layers.h"
@@ -26,9 +13,6 @@
 #include "heed/tests/model_support.h"
 #include "heed/text/safetensors.h"
 #include "heed/training/precision.h"
-
-using namespace heed;
-using namespace heed::test;
 
 TEST_CASE("half: every number of 16 bits comes back as it was") {
   std::size_t wrong = 0, numbers = 0;
@@ -62,10 +46,10 @@ TEST_CASE("half: other numbers are rounded to the nearest, ties to even") {
 }
 
 TEST_CASE("half: files round, and refuse what f16 has no room for") {
-  const TensorFile file{{{"a", Tensor::from(std::vector<float>{0.1F, -70000}, {2})}}, {}};
-  CHECK_THROWS_WITH_AS(safetensors_text(file, StoredFloat::f16), doctest::Contains("bf16 has room"), Error);
+  const TensorFile file{{{"a", Tensor::from(Floats{0.1F, -70000}, {2})}}, {}};
+  CHECK_ERROR(safetensors_text(file, StoredFloat::f16), "bf16 has room");
   const TensorFile read = parse_safetensors(safetensors_text(file, StoredFloat::bf16), "bytes");
-  CHECK(read.tensors.at("a").to_vector<float>() == std::vector<float>{0x1.9ap-4F, -0x1.12p16F});
+  CHECK(read.tensors.at("a").to_vector<float>() == Floats{0x1.9ap-4F, -0x1.12p16F});
 }
 
 // --- Products in bf16 on the CPU: each against sums in f64 of the same rounded numbers, and what they
@@ -80,7 +64,7 @@ float rounded(float x) {
 }
 
 Tensor rounded(const Tensor& x) {
-  std::vector<float> values = contiguous(x).to_vector<float>();
+  Floats values = contiguous(x).to_vector<float>();
   for (float& value : values) value = rounded(value);
   return Tensor::from(values, x.shape());
 }
@@ -105,9 +89,7 @@ TEST_CASE("bf16 products: every shape and layout against f64") {
   for (const std::int64_t m : {1, 2, 7, 14, 15, 31, 70, 260})
     for (const std::int64_t n : {1, 2, 16, 17, 33, 96})
       for (const std::int64_t k : {1, 2, 3, 16, 31, 32, 65, 257, 511, 514, 1030}) {
-        CAPTURE(m);
-        CAPTURE(n);
-        CAPTURE(k);
+        CAPTURE_ALL(m, n, k);
         const Tensor a = rounded(random_floats({m, k}, ++stream)),
                      b = rounded(random_floats({k, n}, ++stream));
         const Tensor a_turned = transpose(contiguous(transpose(a, 0, 1)), 0, 1),
@@ -123,20 +105,20 @@ TEST_CASE("bf16 products: every shape and layout against f64") {
 
 TEST_CASE("bf16 products: operands are rounded to the nearest even, and nothing else is") {
   const Tensor a = random_floats({64, 48}, 1), b = random_floats({48, 40}, 2);
-  const std::vector<float> found = in_bf16(a, b).to_vector<float>();
+  const Floats found = in_bf16(a, b).to_vector<float>();
   CHECK(found == in_bf16(rounded(a), rounded(b)).to_vector<float>());
   CHECK(found != matmul(a, b).to_vector<float>());
   // One column each of 1 + 2^-8, which is a tie, 1 + 3 * 2^-8, too, and of numbers at the ends of the range.
   const float infinity = std::numeric_limits<float>::infinity();
-  const std::vector<float> row{1 + 0x1p-8F, 1 + 3 * 0x1p-8F,  1 + 0x1.1p-8F,
-                               0x1p-126F,   0x1.fffffcp-128F, infinity,
-                               -infinity,   std::nanf(""),    std::numeric_limits<float>::max(),
-                               -1e-30F};
+  const Floats row{1 + 0x1p-8F, 1 + 3 * 0x1p-8F,  1 + 0x1.1p-8F,
+                   0x1p-126F,   0x1.fffffcp-128F, infinity,
+                   -infinity,   std::nanf(""),    std::numeric_limits<float>::max(),
+                   -1e-30F};
   const auto count = static_cast<std::int64_t>(row.size());
-  const Tensor column = Tensor::from(std::vector<float>(16, 1), {16, 1});
-  const std::vector<float> ends = in_bf16(column, Tensor::from(row, {1, count})).to_vector<float>();
-  const std::vector<float> expected{1,        1 + 0x1p-6F, 1 + 0x1p-7F, 0x1p-126F, 0,
-                                    infinity, -infinity,   0,           infinity,  rounded(-1e-30F)};
+  const Tensor column = Tensor::from(Floats(16, 1), {16, 1});
+  const Floats ends = in_bf16(column, Tensor::from(row, {1, count})).to_vector<float>();
+  const Floats expected{1,        1 + 0x1p-6F, 1 + 0x1p-7F, 0x1p-126F, 0,
+                        infinity, -infinity,   0,           infinity,  rounded(-1e-30F)};
   for (std::size_t i = 0; i < expected.size(); ++i) {
     CAPTURE(i);
     if (i == 7)
@@ -148,10 +130,10 @@ TEST_CASE("bf16 products: operands are rounded to the nearest even, and nothing 
 
 TEST_CASE("bf16 products: the same bits for any number of threads, for this thread's f32 alone") {
   const Tensor a = random_floats({300, 520}, 1), b = random_floats({520, 200}, 2), exact = matmul(a, b);
-  std::vector<float> first;
+  Floats first;
   for (const int threads : {1, 2, 5}) {
     const WithThreads scope(threads);
-    const std::vector<float> found = in_bf16(a, b).to_vector<float>();
+    const Floats found = in_bf16(a, b).to_vector<float>();
     if (first.empty()) first = found;
     CHECK(found == first);
     CHECK(matmul(a, b).to_vector<float>() == exact.to_vector<float>());  // no worker keeps it
@@ -264,10 +246,10 @@ TEST_CASE("int8 rows: each row is rounded to 127 steps of its largest element") 
   const NarrowRows* rows = NarrowRows::kept(*x.storage());
   REQUIRE(rows);
   CHECK(rows->columns == 4);
-  CHECK(rows->scales == std::vector<float>{1, 0, 1e-3F / 127});
+  CHECK(rows->scales == Floats{1, 0, 1e-3F / 127});
   const std::vector<std::int8_t> values{127, 1, -127, 2, 0, 0, 0, 0, -127, 64, 0, 127};
   CHECK(std::vector<std::int8_t>(rows->values<std::int8_t>(), rows->values<std::int8_t>() + 12) == values);
-  const std::vector<float> found = x.to_vector<float>();
+  const Floats found = x.to_vector<float>();
   for (std::size_t i = 0; i < found.size(); ++i)
     CHECK(found[i] == static_cast<float>(values[i]) * rows->scales[i / 4]);
   // What is rounded stays.
@@ -282,7 +264,7 @@ TEST_CASE("bf16 rows: each element is rounded to the nearest number of 8 bits, t
   const Tensor x = Tensor::from<float>(
       {{1, 1 + 0.75F * step, 1 + 0.5F * step, 1 + 1.5F * step}, {-3, -0.0F, 0x1p-140F, -largest}});
   round_to_bf16(x);
-  CHECK(x.to_vector<float>() == std::vector<float>{1, 1 + step, 1, 1 + 2 * step, -3, 0, 0, -0x1.FEp127F});
+  CHECK(x.to_vector<float>() == Floats{1, 1 + step, 1, 1 + 2 * step, -3, 0, 0, -0x1.FEp127F});
 }
 
 /// Rounds to int8 or to bf16.
@@ -294,18 +276,16 @@ TEST_CASE("narrow rows: linear maps of few rows give what the rounded weights gi
       for (const Shape& sizes :
            {Shape{1, 7}, Shape{16, 16}, Shape{33, 8}, Shape{100, 300}, Shape{768, 600}, Shape{5000, 40}}) {
         const std::int64_t in = sizes[0], out = sizes[1];
-        CAPTURE(rows);
-        CAPTURE(in);
-        CAPTURE(out);
+        CAPTURE_ALL(rows, in, out);
         const Tensor x = random_floats({rows, in}, 1), bias = random_floats({out}, 2),
                      weight = random_floats({out, in}, 3);
-        const std::vector<float> exact = linear(x, weight, bias).to_vector<float>();
+        const Floats exact = linear(x, weight, bias).to_vector<float>();
         round(weight);
         REQUIRE(NarrowRows::kept(*weight.storage()));
         const Tensor expected =
             linear(x.to(DType::f64), Tensor::from(weight.to_vector<float>(), weight.shape()).to(DType::f64),
                    bias.to(DType::f64));
-        std::vector<float> first;
+        Floats first;
         for (const int threads : {1, 3}) {
           const WithThreads scope(threads);
           const Tensor found = linear(x, weight, bias);
@@ -317,14 +297,14 @@ TEST_CASE("narrow rows: linear maps of few rows give what the rounded weights gi
         if (in > 1) CHECK(first != exact);
         for (std::int64_t r = 0; r < rows && rows <= 6 && in > 1 && in < 5000;
              ++r) {  // alone it has the same bits
-          const std::vector<float> alone = linear(slice(x, 0, r, r + 1), weight, bias).to_vector<float>();
+          const Floats alone = linear(slice(x, 0, r, r + 1), weight, bias).to_vector<float>();
           CHECK(std::equal(alone.begin(), alone.end(), first.begin() + r * out));
         }
         // A part of the rows, as a view.
         if (out < 16) continue;
         const Tensor part = weight.view({out - 9, in}, {in, 1}, 5 * in);
-        const std::vector<float> of_part = linear(x, part).to_vector<float>(),
-                                 whole = linear(x, weight).to_vector<float>();
+        const Floats of_part = linear(x, part).to_vector<float>(),
+                     whole = linear(x, weight).to_vector<float>();
         for (std::int64_t r = 0; r < rows; ++r)
           for (std::int64_t j = 0; j < out - 9; ++j)
             CHECK(of_part[static_cast<std::size_t>(r * (out - 9) + j)] ==
@@ -342,9 +322,9 @@ TEST_CASE("narrow rows: a model that writes token by token agrees with itself re
     int8 ? model.round_to_int8() : model.round_to_bf16();
     for (const NamedTensor& named : model.parameters())
       CHECK((NarrowRows::kept(*named.tensor->storage()) != nullptr) == (named.tensor->rank() == 2));
-    const std::vector<std::int32_t> text{3, 7, 1, 9, 4, 2, 8, 5};
+    const Ints text{3, 7, 1, 9, 4, 2, 8, 5};
     // A step is given the last token of the prompt again: all others are read at once.
-    LanguageModelSteps whole(model, text, 1, 12), steps(model, std::vector<std::int32_t>{text[0]}, 1, 12);
+    LanguageModelSteps whole(model, text, 1, 12), steps(model, Ints{text[0]}, 1, 12);
     Tensor last;
     for (const std::int32_t token : text) last = steps.step(Tensor::from({token}, {1}));
     CHECK(test::worst_difference(last, whole.step(Tensor::from({text.back()}, {1}))) < 1e-4);
@@ -375,18 +355,18 @@ TEST_CASE("int8 rows: the largest numbers there are stay finite") {
 
 TEST_CASE("int8 rows: what cannot be rounded is an error") {
   const Tensor x = random_floats({4, 6}, 1);
-  CHECK_THROWS_WITH_AS(round_to_int8(transpose(x, 0, 1)), doctest::Contains("contiguous"), Error);
-  CHECK_THROWS_WITH_AS(round_to_int8(x.to(DType::f64)), doctest::Contains("f32"), Error);
-  CHECK_THROWS_WITH_AS(round_to_int8(x.view({2, 6}, {6, 1}, 12)), doctest::Contains("whole"), Error);
-  CHECK_THROWS_WITH_AS(round_to_int8(slice(x, 0, 0, 2)), doctest::Contains("whole"), Error);
-  CHECK_THROWS_WITH_AS(round_to_int8({}), doctest::Contains("contiguous"), Error);
+  CHECK_ERROR(round_to_int8(transpose(x, 0, 1)), "contiguous");
+  CHECK_ERROR(round_to_int8(x.to(DType::f64)), "f32");
+  CHECK_ERROR(round_to_int8(x.view({2, 6}, {6, 1}, 12)), "whole");
+  CHECK_ERROR(round_to_int8(slice(x, 0, 0, 2)), "whole");
+  CHECK_ERROR(round_to_int8({}), "contiguous");
   x.data<float>()[7] = std::numeric_limits<float>::infinity();
-  CHECK_THROWS_WITH_AS(round_to_int8(x), doctest::Contains("(1, 1) is inf"), Error);
+  CHECK_ERROR(round_to_int8(x), "(1, 1) is inf");
   CHECK(max(abs(slice(x, 0, 0, 1) - slice(random_floats({4, 6}, 1), 0, 0, 1))).item() == 0);  // as it was
   LanguageModel model(test::tiny_config());
   model.to(DType::f64, {});
-  CHECK_THROWS_WITH_AS(model.round_to_int8(), doctest::Contains("f64"), Error);
-  CHECK_THROWS_WITH_AS(model.round_to_bf16(), doctest::Contains("weights in bf16"), Error);
+  CHECK_ERROR(model.round_to_int8(), "f64");
+  CHECK_ERROR(model.round_to_bf16(), "weights in bf16");
 }
 
 // --- Mixed precision in loops of one's own, on the CPU: in f32 it changes nothing, and what cannot be is
@@ -429,21 +409,20 @@ TEST_CASE("autocast: impossible requests are errors, and the model stays as it w
   Initialiser initialiser(3);
   Linear layer(4, 2, true, initialiser);
   Optimizer adam(layer.parameters(), {});
-  CHECK_THROWS_WITH_AS(Autocast(layer, Precision::f16), doctest::Contains("needs a Vulkan device"), Error);
+  CHECK_ERROR(Autocast(layer, Precision::f16), "needs a Vulkan device");
   Autocast autocast(layer, Precision::f32);
-  CHECK_THROWS_WITH_AS(autocast.loss_scale_state(), doctest::Contains("only f16 has a loss scale"), Error);
-  CHECK_THROWS_WITH_AS(autocast.backward([&] { return layer(inputs()); }), doctest::Contains("[6, 2]"),
-                       Error);
-  CHECK_THROWS_WITH_AS(autocast.backward([] { return Tensor(); }), doctest::Contains("there is none"), Error);
-  CHECK_THROWS_WITH_AS(autocast.backward([&] { return autocast.backward([&] { return loss_of(layer); }); }),
-                       doctest::Contains("within backward()"), Error);
-  CHECK_THROWS_WITH_AS(autocast.backward([&] {
+  CHECK_ERROR(autocast.loss_scale_state(), "only f16 has a loss scale");
+  CHECK_ERROR(autocast.backward([&] { return layer(inputs()); }), "[6, 2]");
+  CHECK_ERROR(autocast.backward([] { return Tensor(); }), "there is none");
+  CHECK_ERROR(autocast.backward([&] { return autocast.backward([&] { return loss_of(layer); }); }),
+              "within backward()");
+  CHECK_ERROR(autocast.backward([&] {
     autocast.step(adam, 0.1);
     return loss_of(layer);
   }),
-                       doctest::Contains("within backward()"), Error);
+              "within backward()");
   CHECK_FALSE(gradient(layer.weight).defined());
-  CHECK_THROWS_WITH_AS(autocast.step(adam, 0.1), doctest::Contains("no parameter has a gradient"), Error);
+  CHECK_ERROR(autocast.step(adam, 0.1), "no parameter has a gradient");
   autocast.backward([&] { return loss_of(layer); });
   CHECK(gradient(layer.weight).defined());
 }

@@ -3,31 +3,17 @@
 
 #include "heed/core/ranks.h"
 
-#include <doctest/doctest.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
 #include <csignal>
-#include <cstring>
-#include <fstream>
-#include <functional>
 #include <iostream>
-#include <memory>
-#include <optional>
 
-#include "heed/core/device.h"
 #include "heed/tests/child_process.h"
 #include "heed/tests/run_records.h"
-#include "heed/tests/support.h"
-#include "heed/tests/temporary_folder.h"
 #include "heed/tests/training_tasks.h"
 #include "heed/training/gradient_exchange.h"
 #include "heed/training/trainer.h"
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
@@ -338,7 +324,7 @@ TEST_CASE("ranks: where there are fewer GPUs than ranks that want one each, they
 
 TEST_CASE("ranks: MPI is refused where no launcher started the process") {
   if (started_by_mpi()) return;
-  CHECK(contains(error_of([] { open_mpi(); }), "no launcher"));
+  CHECK_ERROR(open_mpi(), "no launcher");
 }
 
 TEST_CASE("ranks: the files of a run have the same bytes for any number of ranks, f32 and f64") {
@@ -386,11 +372,10 @@ TEST_CASE("ranks: pieces of work are dealt out, and all get every result in orde
             const bool same =
                 distribute_work(&ranks, 7, [&](std::size_t i) { return ++computed, piece(i); }) == alone;
             const auto share = static_cast<std::size_t>((7 - ranks.rank() + count - 1) / count);
-            const auto numbers = distribute_numbers<double>(
-                &ranks, 2, [](std::size_t i) { return std::vector<double>(i, 0.1); });
+            const auto numbers =
+                distribute_numbers<double>(&ranks, 2, [](std::size_t i) { return Doubles(i, 0.1); });
             return same && computed == (ranks.rank() < 7 ? share : 0) &&
-                   distribute_work(&ranks, 0, piece).empty() &&
-                   numbers == std::vector<std::vector<double>>{{}, {0.1}};
+                   distribute_work(&ranks, 0, piece).empty() && numbers == std::vector<Doubles>{{}, {0.1}};
           }) == 0);
   }
 }
@@ -404,7 +389,7 @@ TEST_CASE(
              ++computed;
              heed::Context context = heed::Context::inference();
              const heed::Loss one = TinyTask::loss(9, static_cast<std::int64_t>(batch), context);
-             return std::vector<double>{one.sum.item()};
+             return Doubles{one.sum.item()};
            }))
         loss += part[0];
       return {{{"loss", loss}}, "loss"};

@@ -1,17 +1,9 @@
 // Attention's kernels for matrix hardware, over fragments in shared memory, which any device has.
 
-#include <algorithm>
-#include <cmath>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "heed/backends/vulkan/attention.h"
 #include "heed/backends/vulkan/matrix_hardware.h"
 #include "heed/tests/vulkan_attention.h"
 
-using namespace heed;
-using namespace heed::test;
 using namespace heed::test::attention_cases;
 using enum vulkan::TileKernel;
 
@@ -33,8 +25,7 @@ DType next_half(DType dtype) {
 
 /// Against the CPU in f32, and against ordinary arithmetic.
 void check_fragments(const Case& c, DType dtype, Device device, vulkan::FragmentShape fragment = {}) {
-  CAPTURE(c.name);
-  CAPTURE(dtype);
+  CAPTURE_ALL(c.name, dtype);
   Inputs in;
   make_inputs(c, DType::f32, in);
   Call call = call_on(device, in, dtype);
@@ -107,9 +98,7 @@ VULKAN_TEST("vulkan attention by fragments: agrees with ordinary arithmetic and 
 VULKAN_TEST("vulkan attention at large logits in half types: the weights of backward sum up to 1") {
   const vulkan::FragmentChoice kernels[] = {no_fragments, vulkan::always(emulated, {})};
   const auto check_sums = [&](const Case& c, DType dtype) {
-    CAPTURE(c.name);
-    CAPTURE(c.queries);
-    CAPTURE(dtype);
+    CAPTURE_ALL(c.name, c.queries, dtype);
     Inputs in;
     make_large_inputs<float>(c, 1, in);
     Call call = call_on(device, in, dtype);
@@ -138,9 +127,7 @@ VULKAN_TEST("vulkan attention by fragments: subgroups and fragments of other siz
   for (const vulkan::FragmentShape fragment :
        {vulkan::FragmentShape{16, 16}, vulkan::FragmentShape{64, 16}, vulkan::FragmentShape{16, 8},
         vulkan::FragmentShape{16, 16, 2, 8, 16}, vulkan::FragmentShape{8, 8, 3, 8, 8}}) {
-    CAPTURE(fragment.lanes);
-    CAPTURE(fragment.columns);
-    CAPTURE(fragment.rows);
+    CAPTURE_ALL(fragment.lanes, fragment.columns, fragment.rows);
     check_fragments(c, DType::f16, device, fragment);
   }
 }
@@ -225,6 +212,6 @@ VULKAN_TEST("vulkan attention by fragments: tested before it is used") {
   // The kernel under test comes after its outputs were cleared.
   const std::string said = problem_without(3);
   CHECK(said.find(gpu.name()) != said.npos);
-  CHECK(said.find("in f16 differs") != said.npos);
+  CHECK(contains(said, "in f16 differs"));
   CHECK(problem_without(15) != "");  // after two results, four gradients and the statistics
 }

@@ -1,12 +1,7 @@
 // The attention kernels of the Vulkan backend against those of the CPU, on the same cases.
 
-#include <utility>
-#include <vector>
-
 #include "heed/tests/vulkan_attention.h"
 
-using namespace heed;
-using namespace heed::test;
 using namespace heed::test::attention_cases;
 
 namespace {
@@ -50,8 +45,7 @@ void check_case(const Case& c, Device device, double tolerance = 1e-5) {
 
 /// Where logits are large, the weights of backward sum up to 1 nevertheless.
 void check_large_sums(const Case& c, Device device, std::initializer_list<double> logits) {
-  CAPTURE(c.name);
-  CAPTURE(c.queries);
+  CAPTURE_ALL(c.name, c.queries);
   for (const double largest : logits) {
     CAPTURE(largest);
     Inputs in;
@@ -141,7 +135,7 @@ VULKAN_TEST("vulkan attention: odd strides, masks and padding that lie apart") {
   in.args.key = numbers.view({2, 3, 11, 4}, {60, 0, 4, 1}, 8);
   in.args.value = numbers.view({2, 3, 11, 4}, {12 * 13, 4, 13, 1}, 1);
   const auto bits = [](std::int64_t count) {
-    std::vector<std::int32_t> words;
+    Ints words;
     for (std::int64_t i = 0; i < count; ++i) words.push_back(i % 5 != 0 && i % 7 != 0);
     return Tensor::from(words, {count});
   };

@@ -1,18 +1,10 @@
 // Every attention variant in half precision: a layer's output, gradients and auxiliary losses against f32,
 // and training.
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/classifier.h"
 #include "heed/tests/vulkan_support.h"
 #include "heed/training/trainer.h"
-
-using namespace heed;
 
 namespace {
 
@@ -28,7 +20,7 @@ class SizeTask : public Task {
   std::int64_t batches(std::int64_t) override { return 4; }
   Loss loss(std::int64_t, std::int64_t number, Context& context) override {
     std::vector<Tokens> texts(6);
-    std::vector<std::int32_t> classes;
+    Ints classes;
     for (std::size_t s = 0; s < texts.size(); ++s) {
       classes.push_back(static_cast<std::int32_t>(s % 2));
       for (std::size_t i = 0; i < 5 + s; ++i)
@@ -58,7 +50,7 @@ class SizeTask : public Task {
 };
 
 /// The losses by name, of all progress records.
-std::vector<double> half_losses(const std::string& attention, Device device, Precision precision) {
+Doubles half_losses(const std::string& attention, Device device, Precision precision) {
   SizeTask task(attention, device);
   TrainerOptions options;
   options.steps = 3;
@@ -66,7 +58,7 @@ std::vector<double> half_losses(const std::string& attention, Device device, Pre
   options.seed = 5;
   options.precision = precision;
   options.schedule = {ScheduleKind::constant, 3e-3, 0, 0};
-  std::vector<double> losses;
+  Doubles losses;
   Trainer(task, options, {.progress = [&](const Progress& p) { losses.push_back(p.loss); }}).run();
   return losses;
 }
@@ -76,10 +68,10 @@ std::vector<double> half_losses(const std::string& attention, Device device, Pre
 VULKAN_TEST("vulkan: every attention trains in half precision as it does in f32") {
   for (const AttentionVariant& variant : attention_variants()) {
     CAPTURE(variant.name);
-    const std::vector<double> expected = half_losses(variant.name, {}, Precision::f32);
+    const Doubles expected = half_losses(variant.name, {}, Precision::f32);
     for (const Precision precision : {Precision::f16, Precision::bf16}) {
       CAPTURE(name_of(precision));
-      std::vector<double> found;
+      Doubles found;
       REQUIRE_NOTHROW(found = half_losses(variant.name, device, precision));
       REQUIRE(found.size() == expected.size());
       for (std::size_t i = 0; i < found.size(); ++i)

@@ -1,13 +1,10 @@
 // Linear maps in fewer dispatches: products that apply an activation or its derivative, maps of the same rows
 // at once, and weight and bias gradients in one pass. Against the bits, or the numbers, of one after another.
 
-#include "heed/autograd/autograd.h"
 #include "heed/autograd/graph.h"
 #include "heed/backends/vulkan/matmul_operands.h"
 #include "heed/tests/vulkan_compare.h"
 
-using namespace heed;
-using namespace heed::test;
 using vulkan::TileKernel::emulated;
 
 namespace {
@@ -38,8 +35,7 @@ vulkan::MatmulPlan fragment_plan() {
 // --- activations
 
 void check_activated(Device device, const LinearCase& c, UnaryOp activation) {
-  CAPTURE(c);
-  CAPTURE(std::string(name_of(activation)));
+  CAPTURE_ALL(c, std::string(name_of(activation)));
   const Backend& backend = backend_of(device);
   const auto empty = [&](std::int64_t columns) { return empty_on(device, {c.rows, columns}, c.dtype); };
   const Tensor x = drawn_on(device, {c.rows, c.inputs}, c.dtype, 1),
@@ -95,8 +91,7 @@ VULKAN_TEST("vulkan: the kernel of matrix hardware applies activations, emulated
   const std::int64_t m = 70, k = 45;
   for (const std::int64_t n : {72, 75})
     for (const bool derivative : {false, true}) {
-      CAPTURE(n);
-      CAPTURE(derivative);
+      CAPTURE_ALL(n, derivative);
       const Tensor a = drawn_on(device, {1, 1, m, k}, DType::f16, 1),
                    b = drawn_on(device, {1, 1, k, n}, DType::f16, 2);
       const auto result = [&](bool activates) {
@@ -135,12 +130,7 @@ struct MapsCase {
 };
 
 void check_maps(Device device, const MapsCase& c) {
-  CAPTURE(c.rows);
-  CAPTURE(c.inputs);
-  CAPTURE(c.outputs.size());
-  CAPTURE(c.outputs[0]);
-  CAPTURE(c.dtype);
-  CAPTURE(c.biased);
+  CAPTURE_ALL(c.rows, c.inputs, c.outputs.size(), c.outputs[0], c.dtype, c.biased);
   const Backend& backend = backend_of(device);
   const Tensor x = drawn_on(device, {c.rows, c.inputs}, c.dtype, 1);
   std::vector<Tensor> weights, biases, outs;

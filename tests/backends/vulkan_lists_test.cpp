@@ -2,11 +2,7 @@
 // sizes, tensors that begin in the middle of their memory, half types and lowered limits; and how few
 // dispatches they take.
 
-#include "heed/core/device.h"
 #include "heed/tests/vulkan_compare.h"
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
@@ -50,10 +46,7 @@ Numbers scaled_at_once(Device device, const Scaling& s, double factor) {
 }
 
 void check_scaling(Device device, const Scaling& s) {
-  CAPTURE(s.from);
-  CAPTURE(s.to);
-  CAPTURE(s.with_factor);
-  CAPTURE(s.add);
+  CAPTURE_ALL(s.from, s.to, s.with_factor, s.add);
   const double factor =
       0.75;  // two bits: products of half types are exact, so that a fused multiply-add is, too
   const auto found = scaled_at_once(device, s, factor);

@@ -1,20 +1,14 @@
 // The loss over a vocabulary on a Vulkan device: how many rows of logits at a time, what a chunk costs, half
 // types against f32 on the same rounded numbers, and small gradients under a loss scale.
 
-#include "heed/autograd/autograd.h"
 #include "heed/autograd/graph.h"
-#include "heed/autograd/ops.h"
 #include "heed/core/backend.h"
-#include "heed/core/device.h"
 #include "heed/tests/vulkan_compare.h"
 
 namespace heed::vulkan {
 LogitChunks plan_logits(std::uint64_t memory_bytes, std::int64_t element, std::int64_t rows,
                         std::int64_t classes);  // of rows.cpp
 }
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
@@ -26,14 +20,14 @@ struct LossCase {
 };
 
 /// The loss and the gradients of x, weight and bias, as doubles.
-using LossResults = std::vector<std::vector<double>>;
+using LossResults = std::vector<Doubles>;
 
 /// `from`: where x, weight and bias come from, rounded to what a half type holds; empty: made anew.
 LossResults outcome_of(const LossCase& c, std::vector<Tensor> inputs, std::int64_t rows_at_once,
                        double upstream = 3) {
   const Device device = inputs[0].device();
   for (Tensor& input : inputs) input = parameter(input);
-  std::vector<std::int32_t> ids;
+  Ints ids;
   for (std::int64_t i = 0; i < c.rows; ++i)
     ids.push_back(i % 5 == 4 ? -1 : static_cast<std::int32_t>(i * 7919 % c.classes));
   const Tensor targets = Tensor::from(ids, {c.rows}, device);
@@ -146,26 +140,26 @@ VULKAN_TEST("vulkan loss: half types add up the weight's gradient in f32") {
 VULKAN_TEST("vulkan loss: a loss scale keeps small gradients of logits") {
   // All classes but the target are so unlikely that f16 rounds their probabilities to 0.
   const std::int64_t classes = 40, rows = 16;
-  std::vector<float> bias(classes, -18.0f);
+  Floats bias(classes, -18.0f);
   bias[0] = 0;
   const auto weight_gradient = [&](Device where, DType dtype, double expected_gradient) {
-    const auto on = [&](const std::vector<float>& values, const Shape& shape) {
+    const auto on = [&](const Floats& values, const Shape& shape) {
       return parameter(cast(Tensor::from(values, shape, where), dtype));
     };
-    const Tensor x = on(std::vector<float>(rows, 1), {rows, 1}),
-                 w = on(std::vector<float>(classes, 0), {classes, 1}), b = on(bias, {classes});
+    const Tensor x = on(Floats(rows, 1), {rows, 1}), w = on(Floats(classes, 0), {classes, 1}),
+                 b = on(bias, {classes});
     const Tensor scale = Tensor::full({1}, expected_gradient, DType::f32, where);
     const ExpectedGradient expected(scale);
-    const Tensor targets = Tensor::from(std::vector<std::int32_t>(rows, 0), {rows}, where);
+    const Tensor targets = Tensor::from(Ints(rows, 0), {rows}, where);
     backward(linear_cross_entropy(x, w, b, targets) * scale);
-    std::vector<double> grad = gradient(w).to_doubles();
+    Doubles grad = gradient(w).to_doubles();
     for (double& value : grad) value /= expected_gradient;
     return grad;
   };
-  const std::vector<double> right = weight_gradient({}, DType::f32, 1);
+  const Doubles right = weight_gradient({}, DType::f32, 1);
   CHECK(right[1] > 1e-8);
   CHECK(weight_gradient(device, DType::f16, 1)[1] == 0);
-  const std::vector<double> kept = weight_gradient(device, DType::f16, 16384);
+  const Doubles kept = weight_gradient(device, DType::f16, 16384);
   CHECK(std::abs(kept[1] - right[1]) < 0.01 * right[1]);
 }
 
@@ -173,8 +167,7 @@ TEST_CASE("loss: gradients taken for an expected gradient are right for any othe
   const LossCase c{9, 4, 7};
   const std::vector<Tensor> inputs = on_cpu(inputs_on(c, {}));
   const LossResults expected = outcome_of(c, inputs, 2);
-  CHECK_THROWS_WITH_AS(ExpectedGradient(Tensor::ones({2})), doctest::Contains("one untracked element"),
-                       Error);
+  CHECK_ERROR(ExpectedGradient(Tensor::ones({2})), "one untracked element");
   CHECK_FALSE(ExpectedGradient::active().defined());
   const ExpectedGradient other(Tensor::full({1}, 64));
   CHECK(worst_relative(outcome_of(c, inputs, 2), expected) < 1e-6);

@@ -1,10 +1,3 @@
-#include <algorithm>
-#include <array>
-#include <cstring>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "heed/backends/vulkan/matrix_hardware.h"
 #include "heed/backends/vulkan/shader_code.h"
 #include "heed/tests/vulkan_compare.h"
@@ -63,7 +56,7 @@ struct View {
 };
 
 /// The whole memory behind `out` after the product, gaps included, on a device.
-std::vector<double> result_of(const Product& p, Device device) {
+Doubles result_of(const Product& p, Device device) {
   const View a(p, p.m, p.k, p.a_transposed, p.a_broadcast), b(p, p.k, p.n, p.b_transposed, p.b_broadcast),
       out(p, p.m, p.n, false, false);
   const auto random = [&](std::int64_t count, std::uint32_t stream) {
@@ -264,9 +257,9 @@ Tensor exact_tensor(std::int64_t count, DType dtype, Device device) {
 
 /// The product of exact numbers with factors of one type and an output of another, through the backend's
 /// matmul, or through one kernel and one tile.
-std::vector<double> exact_product(const Product& p, DType in, DType out_type, Device device,
-                                  const std::optional<vulkan::TileKernel>& kernel = {},
-                                  const vulkan::TileShape& tile = {}, std::int64_t parts = 1) {
+Doubles exact_product(const Product& p, DType in, DType out_type, Device device,
+                      const std::optional<vulkan::TileKernel>& kernel = {},
+                      const vulkan::TileShape& tile = {}, std::int64_t parts = 1) {
   const View a(p, p.m, p.k, p.a_transposed, p.a_broadcast), b(p, p.k, p.n, p.b_transposed, p.b_broadcast),
       out(p, p.m, p.n, false, false);
   const Tensor a_flat = exact_tensor(a.elements, in, device), b_flat = exact_tensor(b.elements, in, device),
@@ -279,7 +272,7 @@ std::vector<double> exact_product(const Product& p, DType in, DType out_type, De
     backend_of(device).matmul(a_view, b_view, bias, p.accumulate ? 1 : 0, out_view);
     return out_flat.to_doubles();
   }
-  std::vector<double> total;
+  Doubles total;
   vulkan::for_each_product(
       a_view, b_view, bias, p.accumulate, out_view, [&](const vulkan::MatrixProduct& each) {
         const std::int64_t depth = (each.k() + parts * tile.depth - 1) / (parts * tile.depth) * tile.depth;
@@ -288,7 +281,7 @@ std::vector<double> exact_product(const Product& p, DType in, DType out_type, De
         vulkan::multiply_tiles(vulkan::gpu(device.index), *kernel, vulkan::tiled(each, *kernel, sums),
                                {tile, stages, parts, depth});
         if (!sums.defined()) return;
-        const std::vector<double> values = sums.to_doubles();
+        const Doubles values = sums.to_doubles();
         total.resize(values.size() / static_cast<std::size_t>(parts));
         for (std::size_t i = 0; i < values.size(); ++i) total[i % total.size()] += values[i];
       });

@@ -1,11 +1,9 @@
 // Every attention variant's layer, and whole small models, CPU against Vulkan in f32: outputs or losses, and
 // all gradients. A discrete choice that fell out differently would show in both.
 
-#include "heed/tests/cases/model_cases.h"
-#include "heed/tests/cases/op_results.h"
+#include "heed/autograd/cases/op_cases.h"
+#include "heed/models/cases/model_cases.h"
 #include "heed/tests/vulkan_support.h"
-
-using namespace heed;
 
 namespace {
 
@@ -14,7 +12,7 @@ void compare_cases(Device device, const std::string& kind) {
     if (!one.name.starts_with(kind)) continue;
     CAPTURE(one.name);
     const auto expected = op_results(one, DType::f32, {});
-    std::vector<std::vector<double>> found;
+    std::vector<Doubles> found;
     CHECK_NOTHROW(found = op_results(one, DType::f32, device));
     if (found.empty()) continue;
     const ResultDifference worst = difference(found, expected);

@@ -1,28 +1,11 @@
 // The op case table, CPU against Vulkan in f32: values and gradients.
 
-#include "heed/autograd/autograd.h"
-#include "heed/tests/cases/op_cases.h"
+#include "heed/autograd/cases/op_cases.h"
 #include "heed/tests/vulkan_compare.h"
-
-using namespace heed;
 
 namespace {
 
-/// The output and the gradients of all floating inputs for the loss sum(w * output).
-std::vector<std::vector<double>> run(const OpCase& op_case, Device device) {
-  std::vector<Tensor> inputs = inputs_for(op_case, DType::f32, device);
-  for (Tensor& input : inputs)
-    if (is_floating(input.dtype()) && op_case.differentiable) input = parameter(input);
-  const Tensor output = op_case.function(inputs);
-  std::vector<std::vector<double>> results{output.to_doubles()};
-  if (!op_case.differentiable) return results;
-  backward(sum(output * uniform(output.shape(), 0.5, 1.5, {7, 0, 0}, DType::f32, device)));
-  for (const Tensor& input : inputs)
-    if (input.tracked()) results.push_back(gradient(input).to_doubles());
-  return results;
-}
-
-void check_element_errors(const std::vector<double>& actual, const std::vector<double>& expected) {
+void check_element_errors(const Doubles& actual, const Doubles& expected) {
   REQUIRE(actual.size() == expected.size());
   for (std::size_t i = 0; i < actual.size(); ++i) {
     const double scale = std::max(1.0, std::abs(expected[i]));
@@ -34,15 +17,15 @@ void check_element_errors(const std::vector<double>& actual, const std::vector<d
 void compare_all(Device device) {
   for (const OpCase& op_case : op_cases()) {
     CAPTURE(op_case.name);
-    const auto expected = run(op_case, {});
-    std::vector<std::vector<double>> actual;
-    REQUIRE_NOTHROW(actual = run(op_case, device));
+    const auto expected = op_results(op_case, DType::f32);
+    std::vector<Doubles> actual;
+    REQUIRE_NOTHROW(actual = op_results(op_case, DType::f32, device));
     REQUIRE(actual.size() == expected.size());
     for (std::size_t t = 0; t < actual.size(); ++t) {
       CAPTURE(t);
       check_element_errors(actual[t], expected[t]);
     }
-    CHECK(run(op_case, device) == actual);  // the same bits again
+    CHECK(op_results(op_case, DType::f32, device) == actual);  // the same bits again
   }
 }
 

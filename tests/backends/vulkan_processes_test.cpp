@@ -1,29 +1,17 @@
 // A Vulkan device and its process: leaving while work is queued, fork, the pipelines that one process leaves
 // for the next, two devices at once, and the profile of a device's kernels.
 
-#include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <stdexcept>
 
-#include "heed/autograd/ops.h"
 #include "heed/backends/vulkan/launch.h"
-#include "heed/base/file.h"
-#include "heed/core/device.h"
 #include "heed/core/profile.h"
 #include "heed/tests/child_process.h"
-#include "heed/tests/support.h"
-#include "heed/tests/temporary_folder.h"
 #include "heed/tests/vulkan_support.h"
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 

@@ -1,13 +1,9 @@
 #include "heed/backends/vulkan/launch.h"
-#include "heed/core/device.h"
 #include "heed/tests/row_cases.h"
 #include "heed/tests/vulkan_compare.h"
 
 // The kernels of the Vulkan backend that work on rows, and its optimizers, against those of the CPU: ragged
 // sizes, tensors that begin in the middle of their memory, and lowered limits.
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
@@ -17,7 +13,7 @@ Tensor floats(const Shape& shape, double low = -2, double high = 2, std::uint32_
 
 /// Whole numbers in [low, high).
 Tensor integers(const Shape& shape, double low, double high, std::uint32_t stream = 0) {
-  std::vector<double> values = numbers(shape.count(), low, high, stream);
+  Doubles values = numbers(shape.count(), low, high, stream);
   for (double& value : values) value = std::floor(value);
   return tensor_of<std::int32_t>(values, shape);
 }
@@ -42,9 +38,7 @@ void check_rows(Device device, const std::vector<Extent>& extents) {
   for (std::size_t op = 0; op < cases[0].size(); ++op)
     for (std::size_t i = 0; i < extents.size(); ++i) {
       const OpCase& op_case = cases[i][op];
-      CAPTURE(op_case.name);
-      CAPTURE(extents[i].rows);
-      CAPTURE(extents[i].n);
+      CAPTURE_ALL(op_case.name, extents[i].rows, extents[i].n);
       // Where there is one column the variance is 0, and all is multiplied by 1 / sqrt(epsilon).
       const double allowed = extents[i].n == 1 ? 1e-4 : 2e-5;
       const auto found = op_results(op_case, DType::f32, device);
@@ -67,10 +61,7 @@ void check_rotary(Device device, const Shape& shape) {
 /// Gathers rows of x [batch, n, width] and adds the result back into them.
 void check_gather_scatter(Device device, std::int64_t batch, std::int64_t n, std::int64_t m,
                           std::int64_t width) {
-  CAPTURE(batch);
-  CAPTURE(n);
-  CAPTURE(m);
-  CAPTURE(width);
+  CAPTURE_ALL(batch, n, m, width);
   const auto compute = [&](const Backend& backend, const std::vector<Tensor>& in) {
     const Tensor rows = empty_on(in[0].device(), {batch, m, width});
     const Tensor numbers = empty_on(in[0].device(), {batch, m, width}, DType::i32);
@@ -86,8 +77,7 @@ void check_gather_scatter(Device device, std::int64_t batch, std::int64_t n, std
 }
 
 void check_sort(Device device, const Tensor& x) {
-  CAPTURE(x.shape());
-  CAPTURE(x.dtype());
+  CAPTURE_ALL(x.shape(), x.dtype());
   const std::int64_t rows = x.size(0), n = x.size(1);
   const auto compute = [&](const Backend& backend, const std::vector<Tensor>& in) {
     std::vector<Tensor> results;
@@ -145,7 +135,7 @@ VULKAN_TEST("vulkan: a NaN spoils its row of a softmax and no other") {
 
 VULKAN_TEST("vulkan: an infinity spoils its row of a softmax and of a cross entropy, as on the CPU") {
   const Tensor x = with(floats({3, 40}), {{40, infinity}});
-  const Tensor targets = Tensor::from(std::vector<std::int32_t>{1, 2, 3}, {3});
+  const Tensor targets = Tensor::from(Ints{1, 2, 3}, {3});
   check_agreement(device, {x, targets}, [](const Backend& backend, const std::vector<Tensor>& in) {
     const Device on = in[0].device();
     const Tensor soft = empty_on(on, {3, 40}), log = empty_on(on, {3, 40}), loss = empty_on(on, {3}),
@@ -189,20 +179,19 @@ VULKAN_TEST("vulkan: the gradients of a layer norm without rows are zeros") {
   const auto make = [&](const Shape& shape) { return Tensor::empty(shape, DType::f32, device); };
   const Tensor x = make({0, 4}), dweight = make({4}), dbias = make({4});
   backend_of(device).layer_norm.backward(x, {}, make({0}), make({0}), x, x, dweight, dbias);
-  CHECK(dweight.to_doubles() == std::vector<double>(4, 0));
-  CHECK(dbias.to_doubles() == std::vector<double>(4, 0));
+  CHECK(dweight.to_doubles() == Doubles(4, 0));
+  CHECK(dbias.to_doubles() == Doubles(4, 0));
 }
 
 VULKAN_TEST("vulkan: a target that is no class is an error at the next wait, with its row") {
   const Backend& backend = backend_of(device);
   const Tensor logits = copy_on(device, floats({5, 3}));
-  const Tensor targets = Tensor::from(std::vector<std::int32_t>{0, 1, 3, -2, -1}, {5}, device);
+  const Tensor targets = Tensor::from(Ints{0, 1, 3, -2, -1}, {5}, device);
   const Tensor loss = empty_on(device, {5}), logs = empty_on(device, {5, 2});
   backend.cross_entropy.forward(logits, targets, 0, -1, loss, logs);
-  CHECK_THROWS_WITH_AS(loss.to_doubles(),
-                       doctest::Contains("cross_entropy: a target is not a class in [0, 3)"), Error);
+  CHECK_ERROR(loss.to_doubles(), "cross_entropy: a target is not a class in [0, 3)");
   backend.cross_entropy.forward(logits, targets, 0, -1, loss, logs);
-  CHECK_THROWS_WITH_AS(loss.to_doubles(), doctest::Contains("(position 2)"), Error);
+  CHECK_ERROR(loss.to_doubles(), "(position 2)");
   CHECK(loss.to_doubles().size() == 5);  // said once
 }
 
@@ -228,15 +217,15 @@ VULKAN_TEST("vulkan: gather and scatter, few and many rows, repeated and missing
 VULKAN_TEST("vulkan: an index that is no row is an error, with its position") {
   const Backend& backend = backend_of(device);
   const Tensor x = copy_on(device, floats({2, 4, 3})), out = empty_on(device, {2, 3, 3});
-  const Tensor index = Tensor::from(std::vector<std::int32_t>{0, -1, 1, 2, -2, 4}, {2, 3}, device);
+  const Tensor index = Tensor::from(Ints{0, -1, 1, 2, -2, 4}, {2, 3}, device);
   backend.gather_rows(x, index, out);
-  CHECK_THROWS_WITH_AS(out.to_doubles(), doctest::Contains("gather_rows: an index is outside [0, 4)"), Error);
+  CHECK_ERROR(out.to_doubles(), "gather_rows: an index is outside [0, 4)");
   backend.scatter_add_rows(out, index, x);
-  CHECK_THROWS_WITH_AS(x.to_doubles(), doctest::Contains("(position 4)"), Error);
+  CHECK_ERROR(x.to_doubles(), "(position 4)");
   // Indices are looked at where there is no row to add to, too.
-  const Tensor first = copy_on(device, Tensor::from(std::vector<std::int32_t>{-1, 0}, {1, 2}));
+  const Tensor first = copy_on(device, Tensor::from(Ints{-1, 0}, {1, 2}));
   backend.scatter_add_rows(copy_on(device, floats({1, 2, 3})), first, empty_on(device, {1, 0, 3}));
-  CHECK_THROWS_WITH_AS(synchronize(device), doctest::Contains("position 1"), Error);
+  CHECK_ERROR(synchronize(device), "position 1");
 }
 
 VULKAN_TEST("vulkan: argsort and top-k, stable, NaN as the largest") {
@@ -278,11 +267,7 @@ struct OptimizerCase {
 };
 
 void check_optimizer(Device device, const OptimizerCase& with) {
-  CAPTURE(with.adam);
-  CAPTURE(with.decoupled);
-  CAPTURE(with.scaled);
-  CAPTURE(with.momentum);
-  CAPTURE(with.skip);
+  CAPTURE_ALL(with.adam, with.decoupled, with.scaled, with.momentum, with.skip);
   const auto compute = [&](const Backend& backend, const std::vector<Tensor>& in) {
     const auto weights = every_fourth(in, 0), gradients = every_fourth(in, 1), first = every_fourth(in, 2),
                second = every_fourth(in, 3);
@@ -292,8 +277,8 @@ void check_optimizer(Device device, const OptimizerCase& with) {
     step.gradients = gradients;
     if (with.adam || with.momentum) step.first_moment = first;
     if (with.adam) step.second_moment = second;
-    if (with.scaled) step.gradient_scale = Tensor::from(std::vector<float>{0.25f}, {1}, where);
-    if (with.skip >= 0) step.skip = Tensor::from(std::vector<std::int32_t>{with.skip}, {1}, where);
+    if (with.scaled) step.gradient_scale = Tensor::from(Floats{0.25f}, {1}, where);
+    if (with.skip >= 0) step.skip = Tensor::from(Ints{with.skip}, {1}, where);
     step.learning_rate = 0.01;
     step.weight_decay = 0.1;
     step.decoupled_decay = with.decoupled;
@@ -317,9 +302,8 @@ VULKAN_TEST("vulkan: Adam and gradient descent, scaled, decayed and skipped") {
 
 VULKAN_TEST("vulkan: sums of squares of many tensors") {
   std::vector<Tensor> inputs;
-  for (std::int64_t size : {1, 30000, 0, 7, 8192, 8193, 100, 64, 3, 20000, 1}) {
+  for (std::int64_t size : {1, 30000, 0, 7, 8192, 8193, 100, 64, 3, 20000, 1})
     inputs.push_back(floats({size}, -3, 3, static_cast<std::uint32_t>(inputs.size())));
-  }
   const auto compute = [&](const Backend& backend, const std::vector<Tensor>& in) {
     const bool on_cpu = in[0].device().type == DeviceType::cpu;
     const Tensor out = Tensor::empty({static_cast<std::int64_t>(in.size())}, on_cpu ? DType::f64 : DType::f32,

@@ -3,21 +3,16 @@
 
 #include "heed/tests/hostile/killed_training.h"
 
-#include <doctest/doctest.h>
 #include <sys/wait.h>
 
 #include <cctype>
 #include <nlohmann/json.hpp>
 
 #include "heed/apps/tasks/learner.h"
-#include "heed/base/error.h"
-#include "heed/core/device.h"
 #include "heed/tests/vulkan_support.h"
 
 namespace {
 
-using namespace heed;
-using namespace heed::test;
 namespace fs = std::filesystem;
 
 /// Flags that choose the device of the tests.
@@ -60,36 +55,35 @@ VULKAN_TEST("vulkan tasks: every command of every program, and an exit in order"
     REQUIRE_MESSAGE(here.status == 0, here.errors);
     CHECK(loss_in(there.output) == doctest::Approx(loss_in(here.output)).epsilon(1e-4));
 
+    const std::string inside = (folder / "inside.html").string();
     const ProgramResult answers =
-        run_there(task, joined(predict_command(task), {"--run", run}), small_line(task) + small_line(task));
+        run_there(task, joined(predict_command(task), {"--run", run, "--capture", inside}),
+                  small_line(task) + small_line(task));
     CHECK(std::count(answers.output.begin(), answers.output.end(), '\n') >= 2);
-    run_there(task,
-              joined(predict_command(task), {"--run", run, "--capture", (folder / "inside.html").string()}),
-              small_line(task));
-    CHECK(fs::file_size(folder / "inside.html") > 1000);
+    CHECK(fs::file_size(inside) > 1000);
     const ProgramResult rounded = run_program(
         task,
         joined(joined(predict_command(task), on_device()), {"--run", run, "--set", "int8_weights=true"}),
         small_line(task), ".", limits);
     CHECK(rounded.status == 2);
-    CHECK(rounded.errors.find("int8_weights is for the CPU") != std::string::npos);
-    const std::string other = (folder / "other").string();  // before anything is trained
-    CHECK(run_program(task, joined(small_train(task, other, {"--set", "int8_weights=true"}), on_device()), {},
-                      ".", limits)
-              .status == 2);
-    CHECK_FALSE(fs::exists(other));
+    CHECK(contains(rounded.errors, "int8_weights is for the CPU"));
   }
+  const TemporaryFolder folder;  // int8_weights are refused before anything is trained
+  CHECK(run_program(
+            "classify",
+            joined(small_train("classify", folder / "other", {"--set", "int8_weights=true"}), on_device()),
+            {}, ".", limits)
+            .status == 2);
+  CHECK_FALSE(fs::exists(folder / "other"));
 }
 
 VULKAN_TEST("vulkan tasks: ranks that share a device give the bits of one process, in half precision too") {
-  const std::pair<std::string, std::string> tried[] = {
-      {"f32", "dot_product"}, {"f16", "dot_product"}, {"f32", "routing_transformer"}};
-  for (const auto& one : tried) {
-    const std::string &precision = one.first, &attention = one.second;
-    CAPTURE(precision);
-    CAPTURE(attention);
+  for (const auto& tried :
+       {std::pair<std::string, std::string>{"f32", "routing_transformer"}, {"f16", "dot_product"}}) {
+    const std::string &precision = tried.first, &attention = tried.second;
+    CAPTURE_ALL(precision, attention);
     const TemporaryFolder folder;
-    const Arguments flags = {"--steps",     "6",       "--set",       "training.accumulation=4",
+    const Arguments flags = {"--steps",     "3",       "--set",       "training.accumulation=4",
                              "--precision", precision, "--attention", attention};
     run_there("classify", small_train("classify", folder / "alone", flags));
     run_there("classify", small_train("classify", folder / "two", joined(flags, {"--ranks", "2"})));
@@ -178,6 +172,7 @@ int check_lost_training(const std::string& task, double growth) {
     check_lost(task, result, run);
     const bool resumes = fs::exists(run / "config.json");
     behind_checkpoint += fs::exists(run / "trainer_state.json");
+    if (!resumes && submissions > 2) continue;  // what begins anew has been seen to
     run_there(task, small_train(task, run, resumes ? joined(flags, {"--resume"}) : flags));
     CHECK(tensors_of(run / "model.safetensors") == expected);
   }

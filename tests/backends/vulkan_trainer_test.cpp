@@ -1,16 +1,10 @@
 // The trainer on a Vulkan device: the losses of the CPU, no wait inside a step, and what happens when a
 // gradient is not finite.
 
-#include <limits>
-
-#include "heed/autograd/ops.h"
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/tests/kernel_check.h"
 #include "heed/tests/vulkan_support.h"
 #include "heed/training/trainer.h"
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
@@ -38,7 +32,7 @@ class BigramTask : public Task {
   Bigrams& model() override { return model_; }
   std::int64_t batches(std::int64_t) override { return 4; }
   Loss loss(std::int64_t, std::int64_t batch, Context&) override {
-    std::vector<std::int32_t> ids, next;
+    Ints ids, next;
     for (std::int32_t i = 0; i < tokens; ++i) {
       ids.push_back((i * i + static_cast<std::int32_t>(batch)) % vocabulary);
       next.push_back((3 * ids.back() + 1) % vocabulary);
@@ -67,9 +61,9 @@ TrainerOptions bigram_options(std::int64_t steps) {
   return options;
 }
 
-std::vector<double> bigram_losses(Device device) {
+Doubles bigram_losses(Device device) {
   BigramTask task(device);
-  std::vector<double> losses;
+  Doubles losses;
   TrainerOptions options = bigram_options(12);
   options.log_every = 3;
   Trainer(task, options,
@@ -81,7 +75,7 @@ std::vector<double> bigram_losses(Device device) {
   return losses;
 }
 
-std::vector<float> table_after(BigramTask& task, std::int64_t steps) {
+Floats table_after(BigramTask& task, std::int64_t steps) {
   Trainer(task, bigram_options(steps)).run();
   return task.model().table.to_vector<float>();
 }
@@ -89,7 +83,7 @@ std::vector<float> table_after(BigramTask& task, std::int64_t steps) {
 }  // namespace
 
 VULKAN_TEST("vulkan: training gives the losses of the CPU, twice the same") {
-  const std::vector<double> expected = bigram_losses({}), found = bigram_losses(device);
+  const Doubles expected = bigram_losses({}), found = bigram_losses(device);
   CHECK(expected.size() == 8);
   CHECK(expected[6] < 0.8 * expected[0]);
   CHECK(worst_error(found, expected) < 1e-5);
@@ -116,14 +110,12 @@ VULKAN_TEST("vulkan: no step of training waits for the device") {
 
 VULKAN_TEST("vulkan: what is not finite changes nothing, and is named when somebody asks") {
   BigramTask task(device), good(device);
-  const std::vector<float> expected = table_after(good, 3);
+  const Floats expected = table_after(good, 3);
   Trainer trainer(task, bigram_options(9), {.stop_requested = [&, step = 0]() mutable {
                     if (++step == 3) task.poisoned_batch = 2;  // of step 4; later steps have good batches too
                     return false;
                   }});
-  CHECK_THROWS_WITH_AS(
-      trainer.run(),
-      doctest::Contains("training stopped in step 4, before changing the weights: the gradient of \"table\""),
-      Error);
+  CHECK_ERROR(trainer.run(),
+              "training stopped in step 4, before changing the weights: the gradient of \"table\"");
   CHECK(task.model().table.to_vector<float>() == expected);
 }

@@ -1,34 +1,17 @@
 // The pools of threads and of memory.
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <atomic>
 #include <cfenv>
-#include <chrono>
-#include <cstdint>
-#include <cstring>
 #include <new>
 #include <nlohmann/json.hpp>
-#include <numeric>
-#include <optional>
 #include <random>
 #include <stdexcept>
-#include <thread>
-#include <vector>
 
-#include "heed/autograd/ops.h"
 #include "heed/backends/cpu/memory_pool.h"
-#include "heed/base/error.h"
 #include "heed/base/json.h"
 #include "heed/base/plain_numbers.h"
 #include "heed/core/backend.h"
-#include "heed/core/device.h"
 #include "heed/core/thread_pool.h"
 #include "heed/tests/support.h"
-
-using namespace heed;
-using namespace heed::test;
 
 TEST_CASE("parallel_for runs every task once, for any number of threads") {
   for (int threads : {1, 2, 3, 8}) {
@@ -139,10 +122,10 @@ TEST_CASE("results and numbers in texts do not depend on the arithmetic that the
     const std::vector<Tensor> all{tiny * tiny, sum(reshape(x, {1 << 10, 1 << 10}), 1),
                                   softmax(reshape(x, {4, 1 << 18}), 1),
                                   matmul(reshape(x, {1 << 10, 1 << 10}), reshape(x, {1 << 10, 1 << 10}))};
-    std::vector<double> values{
-        parsed_number("0.1").value(), parse_json<nlohmann::json>("0.1", "it").get<double>(),
-        parsed_number(formatted("%.3f", 0.1235)).value(), parsed_number(concat_text(2.0 / 3)).value()};
-    std::vector<std::vector<float>> results;
+    Doubles values{parsed_number("0.1").value(), parse_json<nlohmann::json>("0.1", "it").get<double>(),
+                   parsed_number(formatted("%.3f", 0.1235)).value(),
+                   parsed_number(concat_text(2.0 / 3)).value()};
+    std::vector<Floats> results;
     for (const Tensor& one : all) results.push_back(one.to_vector<float>());
     return std::pair(values, results);
   };

@@ -1,11 +1,5 @@
-#include <array>
-
-#include "heed/autograd/ops.h"
 #include "heed/backends/kernels.h"
 #include "heed/tests/kernel_check.h"
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
@@ -77,18 +71,17 @@ TEST_CASE("the rule of dropout is the comparison with unit_interval") {
 
 TEST_CASE_TEMPLATE("uniform numbers are the words of the stream", T, float, double) {
   for (std::int64_t count : {0, 1, 7, 16, 33, 70001}) {
-    const std::vector<double> values = values_of<T>(drawn_uniform<T>(key, -2, 3, count));
+    const Doubles values = values_of<T>(drawn_uniform<T>(key, -2, 3, count));
     double worst = 0;
-    for (std::size_t i = 0; i < values.size(); ++i) {
+    for (std::size_t i = 0; i < values.size(); ++i)
       worst = std::max(worst, std::abs(values[i] - (-2 + 5 * unit_interval(random_word(key, i)))));
-    }
     CHECK(worst <= tolerance<T>);
   }
 }
 
 TEST_CASE("uniform numbers stay below the upper bound when they are rounded") {
   const auto largest = [](double low, double high) {
-    const std::vector<double> values = values_of<float>(drawn_uniform<float>(key, low, high, 1 << 22));
+    const Doubles values = values_of<float>(drawn_uniform<float>(key, low, high, 1 << 22));
     return *std::max_element(values.begin(), values.end());
   };
   CHECK(largest(16, 17) == std::nextafter(17.0F, 0.0F));
@@ -101,7 +94,7 @@ TEST_CASE("uniform numbers stay below the upper bound when they are rounded") {
   CHECK(last_below(0, 1.5, DType::bf16) == 1.5 - 0x1p-7);
   CHECK(last_below(0, 0.1, DType::f32) == std::nextafter(0.1F, 0.0F));  // 0.1F lies above 0.1
   for (const DType dtype : {DType::f32, DType::f64}) {
-    const std::vector<double> values = heed::uniform({1000}, -1, 0, key, dtype).to_doubles();
+    const Doubles values = heed::uniform({1000}, -1, 0, key, dtype).to_doubles();
     CHECK(*std::min_element(values.begin(), values.end()) < -0.9);
     CHECK(*std::max_element(values.begin(), values.end()) > -0.1);
     CHECK(*std::max_element(values.begin(), values.end()) < 0);
@@ -113,7 +106,6 @@ TEST_CASE("uniform numbers stay below the upper bound when they are rounded") {
 }
 
 TEST_CASE("uniform and normal refuse what is not an interval or a deviation") {
-  const double infinity = std::numeric_limits<double>::infinity();
   CHECK_THROWS_WITH_AS(heed::uniform({3}, 2, 1, key), "uniform: [2, 1) is not an interval of f32", Error);
   CHECK_THROWS_AS(heed::uniform({3}, 0, std::nan(""), key), Error);
   CHECK_THROWS_AS(heed::uniform({3}, -infinity, 0, key), Error);
@@ -125,7 +117,7 @@ TEST_CASE("uniform and normal refuse what is not an interval or a deviation") {
 
 TEST_CASE_TEMPLATE("normal numbers follow Box and Muller on pairs", T, float, double) {
   for (std::int64_t count : {0, 1, 7, 16, 33, 70001}) {
-    const std::vector<double> values = values_of<T>(normal<T>(key, 1, 2, count));
+    const Doubles values = values_of<T>(normal<T>(key, 1, 2, count));
     double worst = 0;
     for (std::size_t i = 0; i < values.size(); ++i) {
       const double u = 1 - unit_interval(random_word(key, i / 2 * 2));
@@ -140,12 +132,11 @@ TEST_CASE_TEMPLATE("normal numbers follow Box and Muller on pairs", T, float, do
 TEST_CASE_TEMPLATE("dropout keeps, scales and adds the residual", T, float, double) {
   for (std::int64_t count : {1, 15, 16, 33, 40003}) {
     for (double p : {0.0, 0.1, 0.5, 0.999}) {
-      CAPTURE(count);
-      CAPTURE(p);
+      CAPTURE_ALL(count, p);
       const Tensor x = tensor_of<T>(numbers(count), {count});
       const Tensor residual = tensor_of<T>(numbers(count, -1, 1, 1), {count});
-      const std::vector<double> values = values_of<T>(x), added = values_of<T>(residual);
-      std::vector<double> expected(values.size()), with_residual(values.size());
+      const Doubles values = values_of<T>(x), added = values_of<T>(residual);
+      Doubles expected(values.size()), with_residual(values.size());
       for (std::size_t i = 0; i < values.size(); ++i) {
         expected[i] = unit_interval(random_word(key, i)) >= p ? values[i] / (1 - p) : 0;
         with_residual[i] = added[i] + expected[i];

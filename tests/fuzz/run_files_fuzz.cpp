@@ -9,7 +9,7 @@
 #include "heed/apps/hub/architecture.h"
 #include "heed/apps/report/report.h"
 #include "heed/apps/tasks/learner.h"
-#include "heed/tests/cases/reference/reference_case.h"
+#include "heed/models/cases/reference_case.h"
 #include "heed/text/tokenizer.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/progress.h"
@@ -93,7 +93,8 @@ bool fuzz_safetensors(std::string_view bytes) {
 // Bytes are a reference case that names its variant, or give an Error.
 bool fuzz_reference_case(std::string_view bytes) {
   return accepted([&] {
-    const verify::ReferenceCase found = verify::reference_case_of(parse_safetensors(bytes, "input"), "input");
+    const verify::ReferenceCase found =
+        verify::parse_reference_case(parse_safetensors(bytes, "input"), "input");
     require(!found.family().empty() || found.config.at("variant").get<std::string>().empty());
   });
 }

@@ -1,12 +1,8 @@
 // Every input that a fuzzer starts from or has found, under the properties that the fuzzer demands; one that
 // does not hold aborts.
 
-#include <doctest/doctest.h>
-
-#include <filesystem>
-
-#include "heed/base/file.h"
 #include "heed/tests/fuzz/fuzz_support.h"
+#include "heed/tests/support.h"
 
 namespace {
 

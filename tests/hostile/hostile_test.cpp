@@ -3,28 +3,17 @@
 // This runs the rows whose names hold a word:
 //   HEED_HOSTILE=metrics heed_tests --source-file='*/hostile_test.cpp'
 
-#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <sstream>
-#include <thread>
 
 #include "heed/apps/data/text_file.h"
-#include "heed/base/error.h"
 #include "heed/tests/hostile/hostile_uses.h"
-#include "heed/tests/support.h"
-#include "heed/tests/temporary_folder.h"
 
 namespace {
 
-using namespace heed;
-using namespace heed::test;
 namespace fs = std::filesystem;
 
 bool is_chosen(const std::string& name) {
@@ -95,8 +84,7 @@ void check_use(const HostileUse& use) {
   const TemporaryFolder folder;
   const Arguments arguments = filled_in(use, folder.path());
   const std::string command = command_line(use, arguments);
-  CAPTURE(use.name);
-  CAPTURE(command);
+  CAPTURE_ALL(use.name, command);
   const auto names_run = [](const std::string& argument) { return contains(argument, "{run}"); };
   if (std::ranges::any_of(use.arguments, names_run)) copy_run(small_run(use.program), folder / "run");
   try {
@@ -127,8 +115,8 @@ void check_use(const HostileUse& use) {
     if (use.after) use.after(folder.path(), result);
 }
 
-/// The rows to run. Under a sanitizer, which takes five times as long, a row that the table has for several
-/// programs runs for one of them, another one for each name: every row and every program is there.
+/// The rows to run. A row of several programs runs for one of them, another one for each name, if it is
+/// `shared` and HEED_HOSTILE is not set, or under a sanitizer, which takes five times as long.
 std::vector<HostileUse> selected(std::vector<HostileUse> uses) {
   std::map<std::string, std::vector<HostileUse>> by_name;
   std::map<std::string, int> seen;
@@ -143,7 +131,8 @@ std::vector<HostileUse> selected(std::vector<HostileUse> uses) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     std::vector<HostileUse>& same = by_name[names[i]];
     for (std::size_t k = 0; k < same.size(); ++k)
-      if (!sanitized || k == i % same.size()) chosen.push_back(std::move(same[k]));
+      if ((!sanitized && (!same[k].shared || std::getenv("HEED_HOSTILE"))) || k == i % same.size())
+        chosen.push_back(std::move(same[k]));
   }
   return chosen;
 }
@@ -301,8 +290,7 @@ TEST_CASE("hostile: signals that ask for an end save, and end with their status"
                          {"classify", SIGHUP, 143},
                          {"language_model", SIGTERM, 143},
                          {"language_model", SIGINT, 130}}) {
-    CAPTURE(row.task);
-    CAPTURE(row.signal);
+    CAPTURE_ALL(row.task, row.signal);
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
     EndlessTraining program(row.task, run);

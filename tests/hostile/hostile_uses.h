@@ -5,12 +5,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include <functional>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
-#include "heed/base/error.h"
 #include "heed/tests/hostile/small_runs.h"
 
 namespace heed::test {
@@ -35,9 +31,10 @@ struct HostileUse {
   std::string input = {};
   Before before = {};
   After after = {};
-  bool may_succeed = false;   ///< status 0 is as good
-  bool answers = false;       ///< output, although the status says that something failed
-  bool writes = false;        ///< may leave files, although it fails
+  bool may_succeed = false;  ///< status 0 is as good
+  bool answers = false;      ///< output, although the status says that something failed
+  bool writes = false;       ///< may leave files, although it fails
+  bool shared = false;  ///< refused before programs differ: one of them runs it, another one for each name
   ProgramLimits limits = {};  ///< time is limited to 20 s anyway
 };
 

@@ -1,15 +1,9 @@
 #pragma once
 
-#include <doctest/doctest.h>
-
-#include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <random>
-#include <thread>
 
 #include "heed/tests/hostile/small_runs.h"
-#include "heed/tests/temporary_folder.h"
 
 namespace heed::test {
 

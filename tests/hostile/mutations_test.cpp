@@ -2,26 +2,12 @@
 //
 //   HEED_MUTATIONS=1000 heed_tests --source-file='*/mutations_test.cpp'   does so many for each task
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <sstream>
 
-#include "heed/base/error.h"
 #include "heed/tests/hostile/small_runs.h"
-#include "heed/tests/support.h"
-#include "heed/tests/temporary_folder.h"
 
 namespace {
-
-using namespace heed;
-using namespace heed::test;
 
 namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
@@ -306,9 +292,7 @@ bool check_mutation(const std::string& task, std::uint64_t seed) {
   copy_run(small_run(task), run);
   const std::string damaged = damage(run, small_run(task, 2), dice);
   const bool verify = dice.below(4) > 0;
-  CAPTURE(damaged);
-  CAPTURE(use.name);
-  CAPTURE(verify);
+  CAPTURE_ALL(damaged, use.name, verify);
   const ProgramResult found = run_use(task, use, run, verify);
   CAPTURE(found.errors);
   CHECK_FALSE(found.hung);

@@ -1,14 +1,8 @@
 #include "heed/tests/hostile/small_runs.h"
 
-#include <doctest/doctest.h>
 #include <sys/stat.h>
 
-#include <cstring>
 #include <nlohmann/json.hpp>
-#include <sstream>
-
-#include "heed/base/error.h"
-#include "heed/tests/temporary_folder.h"
 
 namespace heed::test {
 namespace {

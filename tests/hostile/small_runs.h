@@ -1,13 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
-#include <iterator>
-#include <map>
-#include <sstream>
-#include <string>
-#include <vector>
-
 #include "heed/apps/tasks/train.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/support.h"

@@ -1,13 +1,6 @@
 #include "heed/tests/hostile/hostile_uses.h"
 
-#include <doctest/doctest.h>
 #include <zlib.h>
-
-#include <algorithm>
-#include <cstdlib>
-
-#include "heed/base/error.h"
-#include "heed/tests/temporary_folder.h"
 
 namespace heed::test {
 namespace {

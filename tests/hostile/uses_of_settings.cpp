@@ -1,11 +1,5 @@
 #include "heed/tests/hostile/hostile_uses.h"
 
-#include <doctest/doctest.h>
-
-#include <array>
-
-#include "heed/tests/support.h"
-
 namespace heed::test {
 
 namespace fs = std::filesystem;
@@ -47,11 +41,11 @@ void add_training_sizes(const UsesOf& program, const std::string& task) {
   for (const auto& [setting, values] : refused)
     for (const std::string& value : values) {
       const std::string assigned = setting + "=" + value;
-      program.train(assigned, {"--set", assigned}, 2, last_part(setting));
+      program.train(assigned, {"--set", assigned}, 2, last_part(setting)).shared = true;
     }
   for (const std::string& count : {std::string("0"), std::string("-1"), std::string("1025"), largest,
                                    std::string("2.5"), std::string("nan"), std::string()})
-    program.train("--ranks " + count, {"--ranks", count}, 2, "--ranks");
+    program.train("--ranks " + count, {"--ranks", count}, 2, "--ranks").shared = true;
 }
 
 void add_attention_sizes(const UsesOf& program, const std::string& attention) {
@@ -72,8 +66,10 @@ void add_attention_sizes(const UsesOf& program, const std::string& attention) {
   for (const auto& [name, option, values] : refused)
     for (const std::string& value : values) {
       const std::string assigned = option + "=" + value;
-      program.train(name + " " + assigned,
-                    {"--set", attention + "=" + name, "--set", attention + "." + assigned}, 2, option);
+      program
+          .train(name + " " + assigned,
+                 {"--set", attention + "=" + name, "--set", attention + "." + assigned}, 2, option)
+          .shared = true;
     }
 }
 
@@ -228,7 +224,7 @@ void add_wrong_training(const UsesOf& program, const std::string& attention) {
            {"a device of an unknown kind", "--device cpo", "cpu"},
            {"a device that there is not", "--device vulkan:99", "vulkan:99"},
            {"f16 on the CPU", "--precision f16 --device cpu", "f16"}})
-    program.train(one.name, words(one.flags), 2, one.says);
+    program.train(one.name, words(one.flags), 2, one.says).shared = true;
   program.train("steps of nothing", {"--steps", ""}, 2, "steps");
 }
 
@@ -248,8 +244,10 @@ void add_wrong_configurations(const UsesOf& program) {
       {"a number for a group", "{\"model\": 3}", "model"},
       {"escapes", "{\"\\u001b[2J\": 3}", "\\x1b"}};
   for (const auto& [name, content, says] : contents)
-    program.train("a configuration with " + name, {"--config", "{t}/config.json"}, 2, says,
-                  with_file("config.json", content));
+    program
+        .train("a configuration with " + name, {"--config", "{t}/config.json"}, 2, says,
+               with_file("config.json", content))
+        .shared = true;
 }
 
 void add_wrong_uses(const UsesOf& program) {

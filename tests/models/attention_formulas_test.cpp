@@ -1,21 +1,9 @@
 // What the reference cases of tests/vectors do not show of the mechanisms: decoding with a state, random draws,
 // numbers at the ends of their range, and settings other than the defaults.
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <string>
-#include <vector>
-
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/layers.h"
 #include "heed/tests/model_support.h"
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
@@ -23,7 +11,7 @@ constexpr std::int64_t width = 8, heads = 2;
 
 /// The second sample has padding at both ends and within.
 Tensor mask_for(std::int64_t length) {
-  std::vector<std::int32_t> real(static_cast<std::size_t>(2 * length), 1);
+  Ints real(static_cast<std::size_t>(2 * length), 1);
   for (const std::int64_t n : {std::int64_t{0}, length / 2, length - 2, length - 1})
     real[static_cast<std::size_t>(length + n)] = 0;
   return Tensor::from(real, {2, length});
@@ -86,7 +74,7 @@ TEST_CASE("Performer: more features estimate the dot product better") {
 TEST_CASE("Performer: features are drawn anew every `redraw` batches, and inference takes the last draw") {
   const auto outputs = [](std::int64_t redraw) {
     const auto layer = layer_of("performer", false, false, options_of({{"redraw", redraw}}));
-    std::vector<std::vector<double>> all;
+    std::vector<Doubles> all;
     const auto run = [&](Context context) {
       all.push_back((*layer)({normal_numbers(23, {1, 5, width}, 1)}, context).to_doubles());
     };
@@ -110,7 +98,7 @@ TEST_CASE("Performer: keys of any length stay within range, in single precision,
     const auto layer = layer_of("performer", causal);
     // One token in ten is a hundred times as long: without a stabiliser its features are 0 or infinite.
     Tensor x = normal_numbers(23, {1, 150, width}, 3);
-    std::vector<double> lengths(150, 1);
+    Doubles lengths(150, 1);
     for (std::size_t n = 5; n < 150; n += 10) lengths[n] = 100;
     x = x * Tensor::from(lengths, {1, 150, 1});
     Context context;
@@ -178,7 +166,7 @@ TEST_CASE("Performer: queries and keys so long that every weight before the divi
 
 TEST_CASE("mechanisms keep their word with settings other than the defaults") {
   using Texts = std::vector<std::string>;
-  using Numbers = std::vector<double>;
+  using Numbers = Doubles;
   const std::pair<const char*, Options> rows[] = {
       {"hard_coded_gaussian", options_of({{"offsets", Numbers{-1, 0, 1}}})},
       {"hard_coded_gaussian", options_of({{"sigma", 2.5}})},
@@ -227,8 +215,7 @@ TEST_CASE("mechanisms keep their word with settings other than the defaults") {
       {"native_sparse", options_of({{"block", 2}, {"blocks", 2}})},
   };
   for (const auto& row : rows) {
-    CAPTURE(row.first);
-    CAPTURE(row.second.values().begin()->first);
+    CAPTURE_ALL(row.first, row.second.values().begin()->first);
     CHECK_NOTHROW(check_attention(row.first, row.second));
   }
 }
@@ -328,7 +315,7 @@ TEST_CASE("decoding with a state: it does not grow with the text, and beam searc
     check_steps(*layer, x, whole, 100, 1, cache);
     CHECK(cache.key.shape() == size);
 
-    const std::vector<std::int32_t> swapped{1, 0};
+    const Ints swapped{1, 0};
     const Tensor swap = Tensor::from(swapped, {2});
     AttentionCache other;
     layer->step({slice(x, 1, 0, 100)}, other, context);
@@ -366,12 +353,11 @@ TEST_CASE("DeltaNet: in single precision it keeps its digits where all keys are 
 TEST_CASE("delta rules: features that fade at once, beside others that stay, in either precision") {
   for (const std::string name : {"kimi_delta", "gated_deltanet"}) {
     for (const bool causal : {true, false}) {
-      CAPTURE(name);
-      CAPTURE(causal);
+      CAPTURE_ALL(name, causal);
       const auto layer = layer_of(name, causal);
       for (const NamedTensor& entry : layer->parameters()) {
         if (entry.name != "decay_step") continue;
-        std::vector<double> steps = entry.tensor->to_doubles();
+        Doubles steps = entry.tensor->to_doubles();
         for (std::size_t i = 0; i < steps.size(); i += 2) steps[i] += 1e3;  // e^(c_i - c_j) would be e^16000
         *entry.tensor = parameter(Tensor::from(steps, entry.tensor->shape()));
       }
@@ -470,8 +456,7 @@ TEST_CASE("gates that close at once stay within range, in single precision") {
   for (const auto& [name, bias, causal] :
        {Row{"gated_linear_attention", "fade_out.bias", true}, Row{"forgetting", "forget.bias", false},
         Row{"forgetting", "forget.bias", true}}) {
-    CAPTURE(name);
-    CAPTURE(causal);
+    CAPTURE_ALL(name, causal);
     const auto layer = layer_of(name, causal);
     for (const NamedTensor& entry : layer->parameters())
       if (entry.name == bias) *entry.tensor = parameter(*entry.tensor - 1e4);

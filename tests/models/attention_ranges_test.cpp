@@ -1,21 +1,10 @@
 // Settings of attention from the edge of their ranges and far beyond: either a layer that runs, or an Error.
 
-#include <doctest/doctest.h>
 #include <sys/resource.h>
 
-#include <chrono>
-#include <cmath>
-#include <limits>
-
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/classifier.h"
 #include "heed/tests/model_support.h"
-#include "heed/tests/support.h"
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
@@ -34,14 +23,14 @@ AttentionConfig config_for(bool causal, bool cross) {
 
 /// Whole numbers as integers, others as they are, as a file would have them.
 Value as_value(double number, bool list) {
-  if (list) return std::vector<double>{number};
+  if (list) return Doubles{number};
   if (number == std::floor(number) && std::abs(number) < 0x1p62) return static_cast<std::int64_t>(number);
   return number;
 }
 
 std::vector<Value> values_for(const Asked& asked) {
-  const bool list = std::holds_alternative<std::vector<double>>(asked.fallback);
-  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  const bool list = std::holds_alternative<Doubles>(asked.fallback);
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = infinity;
   std::vector<Value> values{std::numeric_limits<std::int64_t>::max(), std::int64_t{1} << 62};
   for (const double number : {0.0, -1.0, 1.0, 0x1p31, 0x1p32, 1e300, nan, inf, asked.low, asked.high})
     values.push_back(as_value(number, list));
@@ -50,8 +39,7 @@ std::vector<Value> values_for(const Asked& asked) {
 
 bool is_numeric(const Asked& asked) {
   return std::holds_alternative<std::int64_t>(asked.fallback) ||
-         std::holds_alternative<double>(asked.fallback) ||
-         std::holds_alternative<std::vector<double>>(asked.fallback);
+         std::holds_alternative<double>(asked.fallback) || std::holds_alternative<Doubles>(asked.fallback);
 }
 
 // Sanitizers hold shadows of memory and keep what was freed.
@@ -82,8 +70,7 @@ TEST_CASE("attention ranges: every number that a variant takes has a range, and 
   int numbers = 0;
   for (const AttentionVariant& variant : attention_variants()) {
     for (const Asked& asked : attention_settings(variant.name)) {
-      CAPTURE(variant.name);
-      CAPTURE(asked.name);
+      CAPTURE_ALL(variant.name, asked.name);
       CHECK(asked.type() != "");
       CHECK(asked.fallback_text() != "");
       if (!is_numeric(asked)) continue;
@@ -110,9 +97,7 @@ TEST_CASE("attention ranges: any number builds and runs in little memory and tim
           AttentionConfig config = config_for(use == 1, use == 2);
           for (const auto& [other, beside] : asked.beside) config.options.set(other, beside);
           config.options.set(asked.name, value);
-          CAPTURE(variant.name);
-          CAPTURE(asked.name);
-          CAPTURE(use);
+          CAPTURE_ALL(variant.name, asked.name, use);
           std::visit([](const auto& held) { CAPTURE(held); }, value);
           const auto start = std::chrono::steady_clock::now();
           ++(builds_and_runs(variant.name, config) ? ran : refused);
@@ -147,8 +132,8 @@ TEST_CASE(
       {"hard_coded_gaussian", "sigma", 0.0, "'sigma' must be 1e-06 to 1e+06, is 0"},
       {"hard_coded_gaussian", "sigma", std::nan(""), "'sigma' must be 1e-06 to 1e+06, is nan"},
       {"hard_coded_gaussian", "gamma", 1.2, "only cross-attention"},
-      {"hard_coded_gaussian", "offsets", std::vector<double>{0, 1e300}, "'offsets'"},
-      {"hard_coded_gaussian", "offsets", std::vector<double>{}, "at least one"},
+      {"hard_coded_gaussian", "offsets", Doubles{0, 1e300}, "'offsets'"},
+      {"hard_coded_gaussian", "offsets", Doubles{}, "at least one"},
       {"synthesizer_mixture", "components", Texts{"dens"}, "did you mean 'dense'"},
       {"synthesizer_mixture", "components", Texts{"dot", "dot"}, "'dot' twice"},
       {"synthesizer_mixture", "components", Texts{}, "at least one"},
@@ -270,11 +255,7 @@ TEST_CASE("attention ranges: outputs and gradients in f32 are those in f64, for 
         for (std::size_t i = 0; i < (is_largest ? 1 : found.size()); ++i) {
           const double largest = max(abs(*expected[i].tensor)).item();
           if (is_largest && (leaves || !(largest < 3e38))) continue;
-          CAPTURE(variant.name);
-          CAPTURE(use);
-          CAPTURE(size);
-          CAPTURE(found[i].name);
-          CAPTURE(largest);
+          CAPTURE_ALL(variant.name, use, size, found[i].name, largest);
           const double error = max(abs(cast(*found[i].tensor, DType::f64) - *expected[i].tensor)).item();
           CHECK(std::isfinite(error));
           // Gradients are sums of terms that cancel, in part.

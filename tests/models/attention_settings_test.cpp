@@ -1,17 +1,8 @@
-#include <doctest/doctest.h>
 
-#include <algorithm>
-#include <cmath>
-
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tests/model_support.h"
 
 // The settings of the attention variants beyond their defaults, and the lengths that are easily got wrong.
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
@@ -33,7 +24,7 @@ std::unique_ptr<Attention> layer_of(std::string_view variant, const AttentionCon
   return layer;
 }
 
-Tensor mask_of(const std::vector<std::int32_t>& values, const Shape& shape) {
+Tensor mask_of(const Ints& values, const Shape& shape) {
   return Tensor::from(values, shape);
 }
 
@@ -90,7 +81,7 @@ TEST_CASE("synthesizers: a matrix of logits that is made for some rows at a time
     config.dropout = 0.25;
     const auto layer = layer_of("synthesizer_factorized_dense", config);
     const Tensor x = normal_numbers(17, {1, length, 4}, 30);
-    std::vector<std::int32_t> real(length, 1);
+    Ints real(length, 1);
     std::fill(real.end() - 7, real.end(), 0);
     const AttentionInput input{x, mask_of(real, {1, length}), {}, {}};
 

@@ -1,15 +1,8 @@
-#include <doctest/doctest.h>
 
-#include <set>
-
-#include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
-#include "heed/tests/cases/attention_capabilities.h"
+#include "heed/models/cases/attention_capabilities.h"
 #include "heed/tests/made_part.h"
 #include "heed/tests/model_support.h"
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
@@ -26,10 +19,10 @@ AttentionConfig small(const AttentionVariant& variant) {
 AttentionInput sample_input(const AttentionConfig& config) {
   AttentionInput input;
   input.x = normal_numbers(11, {2, 5, 8}, 1);
-  input.mask = Tensor::from(std::vector<std::int32_t>{1, 1, 1, 1, 1, 1, 1, 1, 0, 0}, {2, 5});
+  input.mask = Tensor::from(Ints{1, 1, 1, 1, 1, 1, 1, 1, 0, 0}, {2, 5});
   if (config.cross) {
     input.memory = normal_numbers(11, {2, 4, 8}, 2);
-    input.memory_mask = Tensor::from(std::vector<std::int32_t>{1, 1, 1, 1, 1, 1, 0, 0}, {2, 4});
+    input.memory_mask = Tensor::from(Ints{1, 1, 1, 1, 1, 1, 0, 0}, {2, 4});
   }
   return input;
 }
@@ -130,7 +123,7 @@ TEST_CASE("attention: the base step recomputes from the history, which beam sear
   const Tensor whole = layer({input.x}, context);
   AttentionCache cache;
   layer.step({contiguous(slice(input.x, 1, 0, 1))}, cache, context);
-  const std::vector<std::int32_t> swapped{1, 0};
+  const Ints swapped{1, 0};
   cache.reorder(RowOrder(swapped), RowOrder(swapped));
   const Tensor swap = Tensor::from(swapped, {2});
   const Tensor second = index_select(slice(input.x, 1, 1, 2), 0, swap);
@@ -139,8 +132,7 @@ TEST_CASE("attention: the base step recomputes from the history, which beam sear
 
   // Masks of single steps add up; a first position that is padding is seen by nobody.
   AttentionCache masked;
-  const Tensor hidden = Tensor::from(std::vector<std::int32_t>{0, 1}, {2, 1}),
-               shown = Tensor::ones({2, 1}, DType::i32);
+  const Tensor hidden = Tensor::from(Ints{0, 1}, {2, 1}), shown = Tensor::ones({2, 1}, DType::i32);
   layer.step({slice(input.x, 1, 0, 1), hidden, {}, {}}, masked, context);
   const Tensor next = layer.step({slice(input.x, 1, 1, 2), shown, {}, {}}, masked, context);
   const Tensor alone = layer({contiguous(slice(slice(input.x, 0, 0, 1), 1, 1, 2))}, context);

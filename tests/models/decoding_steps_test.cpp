@@ -1,16 +1,9 @@
-#include <doctest/doctest.h>
 
-#include <algorithm>
-
-#include "heed/autograd/ops.h"
 #include "heed/core/profile.h"
 #include "heed/models/search.h"
 #include "heed/tests/model_support.h"
 
 // What decoding remembers, and that a step costs the same wherever it stands.
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
@@ -19,7 +12,7 @@ Tensor numbered(const Shape& shape, double first = 0) {
 }
 
 /// `rows` of `held` by index_select.
-std::vector<float> chosen(const Tensor& held, const std::vector<std::int32_t>& rows) {
+Floats chosen(const Tensor& held, const Ints& rows) {
   return index_select(held, 0, Tensor::from(rows, {static_cast<std::int64_t>(rows.size())}))
       .to_vector<float>();
 }
@@ -67,17 +60,17 @@ TEST_CASE("growing: what another handle sees, or a gradient reads, is not writte
   CHECK(other.to_vector<float>() == concat({first, numbered({2, 1, 2}, 90)}, 1).to_vector<float>());
   const Tensor parameter = heed::parameter(numbered({2, 1, 2}));
   CHECK(appended(first, parameter).tracked());
-  CHECK_THROWS_WITH_AS(appended(first, numbered({2, 1, 3})), doctest::Contains("cannot add"), Error);
+  CHECK_ERROR(appended(first, numbered({2, 1, 3})), "cannot add");
 }
 
 TEST_CASE("growing: rows in any order are those that index_select finds, and few of them move") {
-  const std::vector<std::vector<std::int32_t>> orders{{0, 1, 2, 3},       {0, 1},       {3, 1, 2},
-                                                      {0, 0, 2, 2},       {1, 0, 3, 2}, {1, 2, 3},
-                                                      {0, 1, 2, 3, 0, 1}, {2},          {3, 3, 3, 3}};
-  for (const std::vector<std::int32_t>& order : orders) {
+  const std::vector<Ints> orders{{0, 1, 2, 3},       {0, 1},       {3, 1, 2},
+                                 {0, 0, 2, 2},       {1, 0, 3, 2}, {1, 2, 3},
+                                 {0, 1, 2, 3, 0, 1}, {2},          {3, 3, 3, 3}};
+  for (const Ints& order : orders) {
     CAPTURE(order.size());
     Tensor held = appended(appended({}, numbered({4, 2, 3})), numbered({4, 1, 3}, 100));
-    const std::vector<float> expected = chosen(held, order);
+    const Floats expected = chosen(held, order);
     const Storage* memory = held.storage().get();
     held = RowOrder(order).of(std::move(held));
     CHECK(held.to_vector<float>() == expected);
@@ -86,17 +79,17 @@ TEST_CASE("growing: rows in any order are those that index_select finds, and few
     CHECK((held.storage().get() == memory) == stays);
   }
   const Tensor held = numbered({2, 3}), before = contiguous(held);
-  const std::vector<std::int32_t> second{1};
+  const Ints second{1};
   CHECK(RowOrder(second).of(held).to_vector<float>() == chosen(before, second));
   CHECK(held.to_vector<float>() == before.to_vector<float>());  // another handle sees it
-  const std::vector<std::int32_t> beyond{0, 2};
-  CHECK_THROWS_WITH_AS(RowOrder(beyond).of(held), doctest::Contains("row 2 is not one of 2"), Error);
+  const Ints beyond{0, 2};
+  CHECK_ERROR(RowOrder(beyond).of(held), "row 2 is not one of 2");
 }
 
 TEST_CASE("growing: the last rows take the places of those that end") {
-  CHECK(rows_that_go_on({true, true, true}) == std::vector<std::int32_t>{0, 1, 2});
-  CHECK(rows_that_go_on({true, false, true, true}) == std::vector<std::int32_t>{0, 3, 2});
-  CHECK(rows_that_go_on({false, false, true, false}) == std::vector<std::int32_t>{2});
+  CHECK(rows_that_go_on({true, true, true}) == Ints{0, 1, 2});
+  CHECK(rows_that_go_on({true, false, true, true}) == Ints{0, 3, 2});
+  CHECK(rows_that_go_on({false, false, true, false}) == Ints{2});
   CHECK(rows_that_go_on({false, false}).empty());
 }
 
@@ -107,7 +100,7 @@ TEST_CASE("decoding: a step costs as many kernels late as early, and copies grow
   const NoGrad no_grad;
   Context context;
   DecoderState state = model.start();
-  const Tensor tokens = Tensor::from(std::vector<std::int32_t>{1, 2, 3}, {3});
+  const Tensor tokens = Tensor::from(Ints{1, 2, 3}, {3});
   const auto step = [&] { model.step(tokens, state, context); };
   step();
   const Kernels early = kernels_of(step);
@@ -146,7 +139,7 @@ TEST_CASE(
     model.to(DType::f64, {});
     const NoGrad no_grad;
     Context context = Context::inference();
-    const Tensor ids = Tensor::from(std::vector<std::int32_t>{1, 4, 7, 2, 9, 3, 8, 8, 5, 6}, {2, 5});
+    const Tensor ids = Tensor::from(Ints{1, 4, 7, 2, 9, 3, 8, 8, 5, 6}, {2, 5});
     DecoderState at_once = model.start(), one_by_one = model.start();
     model.step(contiguous(slice(ids, 1, 0, 1)), at_once, context);
     Tensor together = model.step(contiguous(slice(ids, 1, 1, 4)), at_once, context), single;
@@ -164,14 +157,12 @@ TEST_CASE("decoding: rows that are not there are refused") {
   LanguageModel text_model(tiny_config());
   LanguageModelSteps texts(text_model, Tokens{1}, 2, 4);
   texts.step(Tensor::zeros({2}, DType::i32));
-  for (const std::int32_t row : {5, -1})
-    CHECK_THROWS_WITH_AS(texts.reorder(std::vector<std::int32_t>{0, row}),
-                         doctest::Contains("is not one of 2"), Error);
+  for (const std::int32_t row : {5, -1}) CHECK_ERROR(texts.reorder(Ints{0, row}), "is not one of 2");
   EncoderDecoder model(tiny_config());
   EncoderDecoderSteps steps(model, pad_tokens(std::vector<Tokens>{{3, 4}, {5}}));
   steps.step(Tensor::zeros({2}, DType::i32));
-  CHECK_THROWS_WITH_AS(steps.reorder({}), doctest::Contains("no row"), Error);
-  CHECK_THROWS_WITH_AS(steps.step(Tensor::zeros({0}, DType::i32)), doctest::Contains("needs a token"), Error);
+  CHECK_ERROR(steps.reorder({}), "no row");
+  CHECK_ERROR(steps.step(Tensor::zeros({0}, DType::i32)), "needs a token");
 }
 
 TEST_CASE("decoding: hypotheses that share a row of the memory read what each reads from one of its own") {
@@ -189,16 +180,16 @@ TEST_CASE("decoding: hypotheses that share a row of the memory read what each re
     const PaddedTokens source = pad_tokens(sources);
     const Tensor memory = model.encode(source, context);
     DecoderState shared = model.start(memory, source), own = model.start(memory, source);
-    const Tensor begin = Tensor::from(std::vector<std::int32_t>{1, 1}, {2});
+    const Tensor begin = Tensor::from(Ints{1, 1}, {2});
     CHECK(worst_difference(model.step(begin, shared, context), model.step(begin, own, context)) == 0);
-    const std::vector<std::int32_t> rows{0, 0, 0, 1, 1, 1}, both{0, 1};
+    const Ints rows{0, 0, 0, 1, 1, 1}, both{0, 1};
     shared.reorder(rows, both);
     own.reorder(rows);
     CHECK(shared.memory.size(0) == 2);
     CHECK(own.memory.size(0) == 6);
-    const std::vector<std::int32_t> moved{0, 2, 0, 4, 4, 5};
+    const Ints moved{0, 2, 0, 4, 4, 5};
     for (int i = 0; i < 3; ++i) {
-      const Tensor tokens = Tensor::from(std::vector<std::int32_t>{4, 5, 6, 7, 8, 9}, {6});
+      const Tensor tokens = Tensor::from(Ints{4, 5, 6, 7, 8, 9}, {6});
       CHECK(worst_difference(model.step(tokens, shared, context), model.step(tokens, own, context)) < 1e-12);
       shared.reorder(moved, both);
       own.reorder(moved);
@@ -213,16 +204,16 @@ TEST_CASE("decoding: five hypotheses of a sentence keep what is known of its sou
   EncoderDecoderSteps steps(model, pad_tokens(sources));
   const NoGrad no_grad;
   const auto tokens = [](std::size_t rows) {
-    return Tensor::from(std::vector<std::int32_t>(rows, 4), {static_cast<std::int64_t>(rows)});
+    return Tensor::from(Ints(rows, 4), {static_cast<std::int64_t>(rows)});
   };
   steps.step(tokens(3));
-  steps.reorder(std::vector<std::int32_t>{0, 0, 1, 1, 2, 2});
+  steps.reorder(Ints{0, 0, 1, 1, 2, 2});
   // Keys and values of the sources are not moved when hypotheses of one sentence are, nor made again.
   const Kernels before = kernels_of([&] { steps.step(tokens(6)); });
-  steps.reorder(std::vector<std::int32_t>{1, 1, 2, 3, 5, 4});
+  steps.reorder(Ints{1, 1, 2, 3, 5, 4});
   const Kernels after = kernels_of([&] { steps.step(tokens(6)); });
   CHECK(before.matmul == after.matmul);
   // Sentences of different numbers of hypotheses have a row of the memory each.
-  steps.reorder(std::vector<std::int32_t>{0, 2, 3, 4});
+  steps.reorder(Ints{0, 2, 3, 4});
   CHECK(steps.step(tokens(4)).size(0) == 4);
 }

@@ -1,23 +1,13 @@
 // Positions by what is added to the logits of attention: ALiBi's slopes and T5's learned numbers, from the
 // options of the kernel to whole models.
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <limits>
-#include <memory>
-
 #include "heed/autograd/graph.h"
-#include "heed/autograd/ops.h"
 #include "heed/models/classifier.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/language_model.h"
 #include "heed/models/positions.h"
 #include "heed/tests/decoding_support.h"
 #include "heed/tests/model_support.h"
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
@@ -74,9 +64,9 @@ TEST_CASE("attention bias: what does not fit is refused, and says what would") {
 TEST_CASE("attention bias: at -infinity there is no pair, fused and composed, and no gradient") {
   const Tensor q = parameter(normal_numbers(23, {1, 2, 3, 4}, 1)), k = normal_numbers(23, {1, 2, 4, 4}, 2),
                v = normal_numbers(23, {1, 2, 4, 3}, 3);
-  std::vector<double> values = normal_numbers(23, {24}, 4).to_doubles();
+  Doubles values = normal_numbers(23, {24}, 4).to_doubles();
   for (const std::size_t at : {1U, 6U, 8U, 9U, 10U, 11U, 22U})  // query 2 of head 0 sees nothing
-    values[at] = -std::numeric_limits<double>::infinity();
+    values[at] = -infinity;
   const Tensor bias = parameter(Tensor::from(values, {1, 2, 3, 4}));
   AttentionOptions options;
   options.bias = bias;
@@ -90,7 +80,7 @@ TEST_CASE("attention bias: at -infinity there is no pair, fused and composed, an
     backward(sum(square(out)));
     outputs.push_back(out.detach());
     slopes.push_back(gradient(bias));
-    const std::vector<double> found = slopes.back().to_doubles(), sums = out.to_doubles();
+    const Doubles found = slopes.back().to_doubles(), sums = out.to_doubles();
     for (const std::size_t at : {1U, 6U, 8U, 9U, 10U, 11U, 22U}) CHECK(found[at] == 0);
     for (const std::size_t at : {6U, 7U, 8U}) CHECK(sums[at] == 0);
     CHECK(std::abs(found[0]) > 1e-3);
@@ -118,8 +108,7 @@ TEST_CASE("attention bias: one that an earlier op broadcasts gets the sum of wha
 TEST_CASE("alibi: weights fall with the distance as the paper says") {
   for (const char* name : {"dot_product", "longformer", "bigbird"}) {
     for (const bool causal : {false, true}) {
-      CAPTURE(name);
-      CAPTURE(causal);
+      CAPTURE_ALL(name, causal);
       const auto layer = make_attention(name, config_with(&AttentionConfig::alibi, causal));
       const Tensor weights = weights_of_like_words(*layer, 9);
       REQUIRE(weights.shape() == Shape{1, 4, 9, 9});
@@ -135,7 +124,7 @@ TEST_CASE("alibi: weights fall with the distance as the paper says") {
 }
 
 TEST_CASE("alibi: interleaved slopes are those of BLOOM, where the number of heads is no power of two") {
-  const std::pair<int, std::vector<double>> rows[] = {
+  const std::pair<int, Doubles> rows[] = {
       {4, {2, 4, 6, 8}}, {6, {2, 4, 6, 8, 1, 3}}, {12, {1, 2, 3, 4, 5, 6, 7, 8, 0.5, 1.5, 2.5, 3.5}}};
   for (const auto& [heads, powers] : rows) {
     CAPTURE(heads);
@@ -152,8 +141,7 @@ TEST_CASE("alibi: interleaved slopes are those of BLOOM, where the number of hea
 TEST_CASE("alibi: Longformer with a window over all is the dot product, with global tokens or without") {
   for (const bool causal : {false, true}) {
     for (const std::int64_t global : {0, 2}) {
-      CAPTURE(causal);
-      CAPTURE(global);
+      CAPTURE_ALL(causal, global);
       AttentionConfig config = config_with(&AttentionConfig::alibi, causal);
       const auto plain = make_attention("dot_product", config);
       config.options.set("window", std::int64_t{64});
@@ -168,9 +156,8 @@ TEST_CASE("alibi: Longformer with a window over all is the dot product, with glo
       windows->to(DType::f64, {});
       Context context = Context::inference();
       const Tensor x = normal_numbers(23, {2, 11, 8}, 1);
-      const Tensor mask = Tensor::from(
-          std::vector<std::int32_t>{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0},
-          {2, 11});
+      const Tensor mask =
+          Tensor::from(Ints{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0}, {2, 11});
       CHECK(worst_difference((*plain)({x, mask}, context), (*windows)({x, mask}, context)) < 1e-12);
     }
   }
@@ -209,8 +196,7 @@ TEST_CASE(
     for (const char* positions : {"alibi", "relative"}) {
       const Capabilities& can = variant.capabilities;
       if (!can.causal || !(positions == std::string("alibi") ? can.alibi : can.relative)) continue;
-      CAPTURE(variant.name);
-      CAPTURE(positions);
+      CAPTURE_ALL(variant.name, positions);
       TransformerConfig config = model_config(positions);
       config.decoder_attention = {{variant.name, 0, {}}};
       LanguageModel model(config);
@@ -219,8 +205,7 @@ TEST_CASE(
   }
   for (const char* positions : {"alibi", "relative"}) {
     for (const std::int64_t kv_heads : {1, 2}) {
-      CAPTURE(positions);
-      CAPTURE(kv_heads);
+      CAPTURE_ALL(positions, kv_heads);
       TransformerConfig config = model_config(positions);
       config.decoder_attention.front().options.set("kv_heads", kv_heads);
       LanguageModel model(config);
@@ -240,8 +225,7 @@ TEST_CASE("distances: several new tokens at a time give what one pass gives, beh
     Context context = Context::inference();
     const NoGrad no_grad;
     const Tensor x = normal_numbers(23, {2, 7, 8}, 1);
-    const Tensor mask =
-        Tensor::from(std::vector<std::int32_t>{1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1}, {2, 7});
+    const Tensor mask = Tensor::from(Ints{1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1}, {2, 7});
     const Tensor whole = (*layer)({x, mask}, context);
     AttentionCache cache;
     std::int64_t begin = 0;
@@ -268,7 +252,7 @@ TEST_CASE("positions within attention: no vectors, any length, and order matters
     config.decoder_layers = 1;
     LanguageModel model(config);
     Context context = Context::inference();
-    const auto last = [&](const std::vector<std::int32_t>& ids) {
+    const auto last = [&](const Ints& ids) {
       return contiguous(select(model.hidden({Tensor::from(ids, {1, 4})}, context), 1, 3));
     };
     return worst_difference(last({1, 2, 3, 4}), last({2, 1, 3, 4}));

@@ -1,11 +1,6 @@
 // What a model would cost, known before it holds any memory.
 
-#include <doctest/doctest.h>
 #include <sys/resource.h>
-
-#include <chrono>
-#include <memory>
-#include <thread>
 
 #include "heed/apps/tasks/recipe.h"
 #include "heed/models/attention/attention.h"
@@ -15,9 +10,6 @@
 #include "heed/models/module.h"
 #include "heed/tests/child_process.h"
 #include "heed/tests/model_support.h"
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
@@ -66,7 +58,7 @@ TEST_CASE("model cost: a limit on this process counts, too") {
   const ChildResult result =
       run_in_child("child: model cost under a limit of this process", {.address_space = rlim_t{2} << 30});
   CHECK_MESSAGE(result.status == 0, result.text());
-  CHECK(result.output.find("1 passed") != std::string::npos);
+  CHECK(contains(result.output, "1 passed"));
 }
 #endif
 
@@ -74,8 +66,7 @@ TEST_CASE("model cost: shapes alone are those of the real model, for every varia
   int built = 0;
   for (const AttentionVariant& variant : attention_variants()) {
     for (int kind = 0; kind < 4; ++kind) {
-      CAPTURE(variant.name);
-      CAPTURE(kind);
+      CAPTURE_ALL(variant.name, kind);
       TransformerConfig config = tiny_config();
       config.encoder_layers = config.decoder_layers = 2;
       config.positions = kind % 2 ? "learned" : "sinusoidal";

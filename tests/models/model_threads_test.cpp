@@ -1,15 +1,10 @@
 // Several threads of an application: many may compute with one model, and train models of their own.
 
-#include <doctest/doctest.h>
-
 #include "heed/models/attention/attention.h"
 #include "heed/models/classifier.h"
 #include "heed/models/language_model.h"
 #include "heed/tests/model_support.h"
 #include "heed/training/optimizer.h"
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
@@ -29,7 +24,7 @@ std::int64_t length_of(std::size_t thread, std::size_t i) {
 /// Whether every thread gets what one alone does, bit for bit: `outputs` of fresh models made by `make`.
 template <class Make, class Output>
 bool same_in_threads(const Make& make, const Output& output) {
-  std::vector<std::vector<float>> alone(13);
+  std::vector<Floats> alone(13);
   {
     const auto model = make();
     for (const std::int64_t length : lengths)
@@ -98,14 +93,14 @@ TEST_CASE("threads: each trains a model of its own, to the weights that it gets 
       optimizer.step(0.01);
       optimizer.zero_gradients();
     }
-    std::vector<float> weights;
+    Floats weights;
     for (const NamedTensor& one : model.parameters()) {
-      const std::vector<float> values = one.tensor->to_vector<float>();
+      const Floats values = one.tensor->to_vector<float>();
       weights.insert(weights.end(), values.begin(), values.end());
     }
     return weights;
   };
-  std::vector<std::vector<float>> alone, together(3);
+  std::vector<Floats> alone, together(3);
   for (std::size_t i = 0; i < together.size(); ++i) alone.push_back(trained(i));
   at_once(together.size(), [&](std::size_t i) { together[i] = trained(i); });
   CHECK(together == alone);

@@ -1,15 +1,6 @@
-#include <doctest/doctest.h>
 
-#include <algorithm>
-#include <cmath>
-
-#include "heed/autograd/ops.h"
-#include "heed/core/device.h"
 #include "heed/models/search.h"
 #include "heed/tests/model_support.h"
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
@@ -20,8 +11,8 @@ class TableModel : public StepModel {
   TableModel(std::int64_t vocabulary, std::size_t rows, std::uint64_t seed, double spread = 3)
       : vocabulary_(vocabulary), seed_(seed), spread_(spread), histories_(rows) {}
 
-  std::vector<double> log_probabilities(const Tokens& history) const {
-    std::vector<double> row;
+  Doubles log_probabilities(const Tokens& history) const {
+    Doubles row;
     double normaliser = 0;
     for (std::int64_t v = 0; v < vocabulary_; ++v) {
       const RandomKey key{seed_, static_cast<std::uint32_t>(history.size()),
@@ -36,7 +27,7 @@ class TableModel : public StepModel {
   Tensor step(const Tensor& tokens) override {
     const auto next = tokens.to_vector<std::int32_t>();
     REQUIRE(next.size() == histories_.size());
-    std::vector<float> logits;
+    Floats logits;
     for (std::size_t r = 0; r < next.size(); ++r) {
       histories_[r].push_back(next[r]);
       for (const double value : log_probabilities(histories_[r]))
@@ -65,7 +56,7 @@ std::vector<Hypothesis> every_output(const TableModel& model, std::int64_t vocab
                                      std::int64_t max_length, const SearchOptions& options) {
   std::vector<Hypothesis> all;
   const auto extend = [&](auto&& self, const Tokens& history, double log_probability) -> void {
-    const std::vector<double> next = model.log_probabilities(history);
+    const Doubles next = model.log_probabilities(history);
     const Tokens tokens(history.begin() + 1, history.end());
     const double total = log_probability + next[static_cast<std::size_t>(options.end)];
     all.push_back(
@@ -178,7 +169,7 @@ TEST_CASE("search: a beam of one takes the most probable token at every step, un
       Tokens history{options.begin};
       double sum = 0;
       while (true) {
-        const std::vector<double> next = model.log_probabilities(history);
+        const Doubles next = model.log_probabilities(history);
         auto token = static_cast<std::int32_t>(std::ranges::max_element(next) - next.begin());
         if (std::ssize(history) - 1 == lengths[s]) token = options.end;
         sum += next[static_cast<std::size_t>(token)];
@@ -201,13 +192,12 @@ TEST_CASE("search: decoding with caches gives the logits of full recomputation")
     Context context;
     const PaddedTokens source = pad_tokens(some_sources);
     const Tensor memory = model.encode(source, context);
-    const PaddedTokens target{
-        Tensor::from(std::vector<std::int32_t>{1, 4, 5, 6, 1, 7, 8, 3, 1, 9, 9, 4, 1, 5, 6, 7}, {4, 4}), {}};
+    const PaddedTokens target{Tensor::from(Ints{1, 4, 5, 6, 1, 7, 8, 3, 1, 9, 9, 4, 1, 5, 6, 7}, {4, 4}), {}};
     const Tensor hidden = model.decode(target, memory, source.mask, context),
                  full = model.log_probabilities(hidden, memory, source, context);
     DecoderState state = model.start(memory, source);
     // After the second step the rows swap places, as beam search does; then they swap back.
-    const std::vector<std::int32_t> swap{2, 1, 0, 3};
+    const Ints swap{2, 1, 0, 3};
     const Tensor swapped = Tensor::from(swap, {4});
     for (int t = 0; t < 4; ++t) {
       Tensor tokens = contiguous(select(target.ids, 1, t));
@@ -224,14 +214,14 @@ TEST_CASE("search: decoding with caches gives the logits of full recomputation")
 }
 
 TEST_CASE("search: only what depends on the source alone stays in place when hypotheses of one sentence do") {
-  const Tensor rows = Tensor::from(std::vector<float>{1, 2}, {2, 1});
+  const Tensor rows = Tensor::from(Floats{1, 2}, {2, 1});
   DecoderState state{rows, {}, {}, {}, 0};
   state.layers.resize(2);
   state.layers[0].self.key = state.layers[0].cross.key = state.layers[1].cross.key = rows;
   state.layers[0].cross.of_memory = true;
-  const std::vector<std::int32_t> swapped{1, 0}, in_place{0, 1};
+  const Ints swapped{1, 0}, in_place{0, 1};
   state.reorder(swapped, in_place);
-  const std::vector<float> stayed{1, 2}, moved{2, 1};
+  const Floats stayed{1, 2}, moved{2, 1};
   CHECK(state.memory.to_vector<float>() == stayed);
   CHECK(state.layers[0].self.key.to_vector<float>() == moved);
   CHECK(state.layers[0].cross.key.to_vector<float>() == stayed);

@@ -1,19 +1,10 @@
 // The attentions that sort words first, held to their definitions between all pairs of words.
 
-#include <doctest/doctest.h>
-
-#include <cmath>
-
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/attention/cluster_count.h"
 #include "heed/models/classifier.h"
 #include "heed/tests/model_support.h"
 #include "heed/training/checkpoint.h"
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
@@ -53,9 +44,9 @@ TEST_CASE("clusterformer: a second layer goes on with the centroids of the first
   CHECK(!has_name(*second, "centroids"));
   Context context;
   const Tensor x = cast(random_words(1, 6), DType::f32);
-  CHECK(contains(error_of([&] { (*second)({x}, context); }), "centroids"));
+  CHECK_ERROR((*second)({x}, context), "centroids");
   context.shared_tensors["clusterformer.centroids"] = Tensor::ones({1, 2, layer_width});
-  CHECK(contains(error_of([&] { (*second)({x}, context); }), "2 clusters, this one 3"));
+  CHECK_ERROR((*second)({x}, context), "2 clusters, this one 3");
   context.shared_tensors["clusterformer.centroids"] = Tensor::ones({1, 3, layer_width});
   (*second)({x}, context);
   CHECK(context.losses.size() == 2);
@@ -80,7 +71,7 @@ TEST_CASE("sorting attention: few words, many clusters, and a sample of padding 
       CAPTURE(n);
       const auto layer = layer_of(each.name, each.options, each.causal);
       const Tensor x = parameter(random_words(2, n));
-      std::vector<std::int32_t> mask(static_cast<std::size_t>(2 * n), 0);
+      Ints mask(static_cast<std::size_t>(2 * n), 0);
       std::fill(mask.begin(), mask.begin() + n, 1);
       Context context = Context::train(1, 1);
       const Tensor out = (*layer)({x, Tensor::from(mask, {2, n}), {}, {}}, context);
@@ -116,7 +107,7 @@ TEST_CASE("routing transformer: centroids move in training alone, by either rule
       for (const NamedTensor& entry : layer->buffers()) {
         if (contains(entry.name, "centroids")) return entry.tensor->to_vector<double>();
       }
-      return std::vector<double>{};
+      return Doubles{};
     };
     const auto before = centroids();
     REQUIRE(before.size() == layer_heads * 3 * layer_width / layer_heads);
@@ -149,8 +140,8 @@ std::int64_t chosen_for(std::int64_t groups) {
   ClusterCount count(automatic(256, 60));
   Context context = Context::train(1, 1);
   const std::int64_t clusters = count.of(60, true);
-  std::vector<float> words(60 * 256, 0), centroids(static_cast<std::size_t>(clusters * 256), 0);
-  std::vector<std::int32_t> assignment;
+  Floats words(60 * 256, 0), centroids(static_cast<std::size_t>(clusters * 256), 0);
+  Ints assignment;
   for (std::int64_t i = 0; i < 60; ++i) {
     words[static_cast<std::size_t>(i * 256 + i % groups)] = 1;
     assignment.push_back(static_cast<std::int32_t>(i % groups));

@@ -1,15 +1,8 @@
 // The sample programs and the heed tool, linked with an application's own mechanism.
 
-#include <doctest/doctest.h>
-
-#include <string>
-
 #include "program_runner.h"
 #include "support.h"
 #include "temporary_folder.h"
-
-using namespace heed;
-using namespace heed::test;
 
 TEST_CASE("own attention: a translator is trained with it in both stacks, resumed and asked") {
   const TemporaryFolder folder;

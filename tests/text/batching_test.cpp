@@ -1,19 +1,10 @@
 // The batches of an epoch: of examples, and of windows of a long text.
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <limits>
-#include <set>
-
-#include "heed/base/error.h"
-#include "heed/core/random.h"
 #include "heed/text/batching.h"
+#include "heed/tests/support.h"
 #include "heed/text/token_stream.h"
 
-using namespace heed;
-
-using LengthList = std::vector<std::int32_t>;
+using LengthList = Ints;
 
 namespace {
 
@@ -24,8 +15,8 @@ LengthList random_lengths(std::size_t count, std::uint32_t stream) {
   return lengths;
 }
 
-std::vector<std::int32_t> flatten(const std::vector<Batch>& batches) {
-  std::vector<std::int32_t> all;
+Ints flatten(const std::vector<Batch>& batches) {
+  Ints all;
   for (const Batch& batch : batches) all.insert(all.end(), batch.begin(), batch.end());
   return all;
 }
@@ -117,7 +108,7 @@ TEST_CASE("Examples that fit nowhere are named, not dropped in silence") {
   options.max_tokens = 90;
   options.max_length = 50;
   const BatchPlan plan(source, target, options);
-  CHECK(plan.left_out() == std::vector<std::int32_t>{1, 2, 4});
+  CHECK(plan.left_out() == Ints{1, 2, 4});
   CHECK(plan.kept() == 2);
   CHECK(plan.left_out_message() ==
         "3 of 5 examples are left out: 2 with a side longer than 50 tokens (the longest has 60), 1 whose "
@@ -125,7 +116,7 @@ TEST_CASE("Examples that fit nowhere are named, not dropped in silence") {
         "and target together exceed the budget of 90 tokens a batch (the largest has 100)");
   auto all = flatten(plan.epoch(0));
   std::sort(all.begin(), all.end());
-  CHECK(all == std::vector<std::int32_t>{0, 3});
+  CHECK(all == Ints{0, 3});
 }
 
 TEST_CASE("Limits may be arbitrarily large") {

@@ -1,26 +1,11 @@
 // Losses beside the usual one: perplexity, masked tokens, and the losses that layers add.
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <map>
-#include <numeric>
-
 #include "heed/apps/data/large_text.h"
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
-#include "heed/base/file.h"
 #include "heed/models/classifier.h"
 #include "heed/models/language_model.h"
 #include "heed/tests/model_support.h"
-#include "heed/tests/temporary_folder.h"
 #include "heed/training/perplexity.h"
 #include "heed/training/trainer.h"
-
-using namespace heed;
-using namespace heed::test;
 
 namespace {
 
@@ -330,7 +315,7 @@ class ClusteringTask : public Task {
   std::int64_t batches(std::int64_t) override { return 3; }
   Loss loss(std::int64_t, std::int64_t batch, Context& context) override {
     const std::vector<Tokens> sentences = {{4, 5, 6, 7, static_cast<std::int32_t>(batch)}, {8, 9, 3}};
-    const std::vector<std::int32_t> labels = {2, 0};
+    const Ints labels = {2, 0};
     return model_.loss(make_classification_batch(sentences, labels), 0, context);
   }
 
@@ -374,11 +359,11 @@ TEST_CASE("auxiliary losses: the trainer reports each by its name") {
       names.push_back(name);
       CHECK(std::isfinite(value));
       CHECK(value != 0);
-      CHECK(test::contains(progress_text(record), "  " + name + " "));
+      CHECK(contains(progress_text(record), "  " + name + " "));
     }
     CHECK(names == std::vector<std::string>{"centroid_sorting", "clustering", "commitment"});
   }
   const std::string log = read_file(folder / "run" / "metrics.jsonl");
   for (const char* name : {"clustering", "centroid_sorting", "commitment"})
-    CHECK(test::contains(log, std::string("\"") + name + "\":"));
+    CHECK(contains(log, std::string("\"") + name + "\":"));
 }

@@ -1,20 +1,10 @@
 // Scores of answers: BLEU, ROUGE, ranks of answers.
 
-#include <doctest/doctest.h>
-
-#include <filesystem>
-#include <limits>
 #include <nlohmann/json.hpp>
-#include <sstream>
-#include <string>
-#include <utility>
 
-#include "heed/base/error.h"
-#include "heed/base/file.h"
+#include "heed/tests/support.h"
 #include "heed/training/ranking.h"
 #include "heed/training/text_metrics.h"
-
-using namespace heed;
 
 namespace {
 
@@ -189,7 +179,7 @@ TEST_CASE("ROUGE of many pairs is their mean") {
   check_equal(mean_rouge(texts, references, true),
               {sum.rouge1 / count, sum.rouge2 / count, sum.rougeL / count});
   texts.pop_back();
-  CHECK_THROWS_WITH_AS(mean_rouge(texts, references, true), doctest::Contains("as many"), Error);
+  CHECK_ERROR(mean_rouge(texts, references, true), "as many");
   CHECK_THROWS_AS(mean_rouge({}, {}, true), Error);
 }
 
@@ -225,7 +215,7 @@ TEST_CASE("Answers are ranked by score within their group") {
   // Ranks of the right answers: group 0: 1 and 3 of 4; group 1: 2 of 2; group 2: none; group 3: only right
   // ones.
   const std::vector<std::size_t> groups = {0, 0, 0, 0, 1, 1, 2, 2, 3, 3};
-  const std::vector<float> scores = {0.9F, 0.5F, 0.1F, 0.7F, -1, -2, 5, 6, 0.3F, 0.2F};
+  const Floats scores = {0.9F, 0.5F, 0.1F, 0.7F, -1, -2, 5, 6, 0.3F, 0.2F};
   const std::vector<bool> right = {true, true, false, false, false, true, false, false, true, true};
   const AnswerRanking ranking = rank_answers(groups, scores, right);
   CHECK(ranking.map == doctest::Approx(((1.0 + 2.0 / 3) / 2 + 0.5 + 1.0) / 3));
@@ -237,7 +227,7 @@ TEST_CASE("Answers are ranked by score within their group") {
 
 TEST_CASE("Among equal scores the wrong answer ranks first, whatever the order of the data") {
   const std::vector<std::size_t> groups = {0, 0, 0};
-  const std::vector<float> scores = {1, 1, 1};
+  const Floats scores = {1, 1, 1};
   CHECK(rank_answers(groups, scores, {true, false, false}).mrr == doctest::Approx(1.0 / 3));
   CHECK(rank_answers(groups, scores, {false, false, true}).map == doctest::Approx(1.0 / 3));
   CHECK(rank_answers(groups, scores, {true, false, true}).map == doctest::Approx((1.0 / 2 + 2.0 / 3) / 2));
@@ -245,8 +235,7 @@ TEST_CASE("Among equal scores the wrong answer ranks first, whatever the order o
 
 TEST_CASE("A rank is the mean over all orders of equal scores, and NaN is last") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  const auto check_rank = [](const std::vector<float>& scores, std::size_t own, double reciprocal,
-                             double first) {
+  const auto check_rank = [](const Floats& scores, std::size_t own, double reciprocal, double first) {
     const ExpectedRank rank = expected_rank(scores, own);
     CHECK(rank.reciprocal == doctest::Approx(reciprocal));
     CHECK(rank.first == doctest::Approx(first));
@@ -266,7 +255,7 @@ TEST_CASE("Empty lists, lists of different lengths and scores that are not numbe
   CHECK(none.groups == 0);
   CHECK(none.map == 0);
   const std::vector<std::size_t> groups = {0, 0};
-  const std::vector<float> scores = {1, std::numeric_limits<float>::quiet_NaN()};
+  const Floats scores = {1, std::numeric_limits<float>::quiet_NaN()};
   CHECK_THROWS_AS(rank_answers(groups, scores, {true, false}), Error);
   CHECK_THROWS_AS(rank_answers(groups, scores, {true}), Error);
 }

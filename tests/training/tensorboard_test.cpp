@@ -1,21 +1,12 @@
 // TensorBoard's event files: checksums, framing, and what stands in them after a run was resumed.
 
 #include "heed/training/tensorboard.h"
-
-#include <doctest/doctest.h>
+#include "heed/tests/support.h"
 
 #include <bit>
-#include <cstring>
-#include <fstream>
-#include <map>
-#include <vector>
-
-#include "heed/base/file.h"
-#include "heed/tests/temporary_folder.h"
 
 namespace {
 
-using namespace heed;
 namespace fs = std::filesystem;
 
 // A reader of its own, after the formats' descriptions, that shares nothing with the writer but the checksum,

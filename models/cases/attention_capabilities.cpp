@@ -1,4 +1,4 @@
-#include "heed/tests/cases/attention_capabilities.h"
+#include "heed/models/cases/attention_capabilities.h"
 
 #include <algorithm>
 #include <functional>

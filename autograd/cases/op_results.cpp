@@ -1,4 +1,4 @@
-#include "heed/tests/cases/op_results.h"
+#include "heed/autograd/cases/op_cases.h"
 
 #include <algorithm>
 #include <cmath>

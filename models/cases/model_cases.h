@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "heed/tests/cases/op_cases.h"
+#include "heed/autograd/cases/op_cases.h"
 
 namespace heed {
 

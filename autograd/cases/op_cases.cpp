@@ -1,5 +1,4 @@
-#include "heed/tests/cases/op_cases.h"
-#include "heed/core/attention.h"
+#include "heed/autograd/cases/op_cases.h"
 
 #include <cmath>
 #include <string_view>
@@ -49,7 +48,7 @@ Tensor ids(std::vector<std::int32_t> values, const Shape& shape) {
 }
 
 /// The numbers that a parametric operation is checked with.
-UnaryParams numbers_of(UnaryOp op) {
+UnaryParams unary_numbers(UnaryOp op) {
   return {0.7, op == UnaryOp::clamp ? 1.3 : 0};
 }
 
@@ -57,11 +56,11 @@ void add_elementwise(Table& add, Draw& draw) {
 #define HEED_UNARY(name, y, saved, dydx, low, high)                              \
   add(#name, {draw({3, 17}, low, high)}, [](Inputs in) { return name(in[0]); }); \
   add(#name "/transposed", {draw({5, 7}, low, high)}, [](Inputs in) { return name(transpose(in[0], 0, 1)); });
-#define HEED_PARAMETRIC(name, y, saved, dydx, low, high)                                 \
-  add(#name, {draw({3, 17}, low, high)},                                                 \
-      [](Inputs in) { return unary(UnaryOp::name, in[0], numbers_of(UnaryOp::name)); }); \
-  add(#name "/transposed", {draw({5, 7}, low, high)},                                    \
-      [](Inputs in) { return unary(UnaryOp::name, transpose(in[0], 0, 1), numbers_of(UnaryOp::name)); });
+#define HEED_PARAMETRIC(name, y, saved, dydx, low, high)                                    \
+  add(#name, {draw({3, 17}, low, high)},                                                    \
+      [](Inputs in) { return unary(UnaryOp::name, in[0], unary_numbers(UnaryOp::name)); }); \
+  add(#name "/transposed", {draw({5, 7}, low, high)},                                       \
+      [](Inputs in) { return unary(UnaryOp::name, transpose(in[0], 0, 1), unary_numbers(UnaryOp::name)); });
 #define HEED_BINARY(name, ...)                                                 \
   add(#name, {draw({4, 9}, 0.3, 0.9), draw({4, 9}, 1.1, 2.0)},                 \
       [](Inputs in) { return binary(BinaryOp::name, in[0], in[1]); });         \

@@ -1,4 +1,4 @@
-#include "heed/tests/cases/model_cases.h"
+#include "heed/models/cases/model_cases.h"
 
 #include <memory>
 #include <string>
@@ -162,7 +162,7 @@ const std::vector<OptionCase>& option_cases() {
   return list;
 }
 
-std::string text_of(const Options::Value& value) {
+std::string option_text(const Options::Value& value) {
   if (const auto* text = std::get_if<std::string>(&value)) return *text;
   if (const auto* integer = std::get_if<std::int64_t>(&value)) return std::to_string(*integer);
   if (const auto* number = std::get_if<double>(&value)) return concat_text(*number);
@@ -181,7 +181,7 @@ void add_options(std::vector<OpCase>& cases) {
     std::string suffix;
     for (const auto& [name, value] : row.settings) {
       options.set(name, value);
-      suffix += concat_text('/', name, '=', text_of(value));
+      suffix += concat_text('/', name, '=', option_text(value));
     }
     const AttentionVariant& variant = attention_variant(row.variant);
     cases.push_back(self_attention_case(variant, false, options, suffix));

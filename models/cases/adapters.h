@@ -5,12 +5,11 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "heed/models/attention/attention.h"
+#include "heed/models/cases/reference_case.h"
 #include "heed/models/module.h"
-#include "reference_case.h"
 
 // How the reference cases of each variant map to this library. A variant that calls its parameters as the
 // specification does needs a few lines in adapters.cpp: which configuration key is which option, and which
@@ -44,16 +43,13 @@ struct CaseInputs {
 struct Adapter {
   /// The first part of the case's name, or the family in its configuration.
   std::string_view variant;
-  std::string_view attention;  ///< our name
-  /// Configuration key -> our option. Keys that are neither here nor in `ignored` nor common to all
-  /// cases are an error.
-  std::vector<std::pair<std::string, std::string>> options = {};
-  std::vector<std::string> ignored = {};
-  /// Beyond Wq, bq, Wk, bk, Wv, bv, Wo and bo, which every variant shares; an entry may also
-  /// replace one of those.
-  std::vector<ParameterName> parameters = {};
-  /// The reference's name of an auxiliary loss -> ours in Context::losses.
-  std::vector<std::pair<std::string, std::string>> losses = {};
+  std::string_view attention = variant;  ///< our name
+  /// Options that a configuration key calls otherwise, "key=option ...".
+  std::string_view options = "";
+  std::string_view ignored = "";  ///< configuration keys that are no options
+  /// Parameters besides those that several variants share, "reference=ours ...". A parameter in neither
+  /// list has the same name in both.
+  std::string parameters = "";
   /// Sets settings that are not plain copies of a key; null: none.
   void (*configure)(const ReferenceCase&, AttentionConfig&) = nullptr;
   /// Makes a module that the case has in addition to the layer, such as a pooling; null: none. Its
@@ -76,14 +72,29 @@ Adapter reformer_adapter();
 Adapter routing_adapter();
 
 /// Returns the configuration of the layer that a case describes.
-AttentionConfig configuration_of(const ReferenceCase& reference, const Adapter& adapter);
+AttentionConfig layer_configuration(const ReferenceCase& reference, const Adapter& adapter);
 /// Returns which of our parameters each param.* of the case is.
 std::vector<ParameterName> parameter_names(const ReferenceCase& reference, const Adapter& adapter);
 /// Gives a buffer of the layer the value of a special input.
 void set_buffer(Attention& attention, const std::string& name, const CaseInputs& inputs,
                 const std::string& input);
-/// Runs a case without a `run` of its own: O and the auxiliary losses of one call.
-CaseOutputs run_once(const Adapter& adapter, Attention& attention, const CaseInputs& inputs,
-                     Context& context);
+/// Runs a case without a `run` of its own: O of one call.
+CaseOutputs run_once(Attention& attention, const CaseInputs& inputs, Context& context);
+
+/// The worst element of one tensor.
+struct Deviation {
+  std::string tensor;
+  double error = 0;  ///< |a - b| where error / allowed is largest
+  double allowed = 0;
+  /// Not empty: the tensors could not be compared (shapes differ, no counterpart).
+  std::string problem;
+  bool passed() const { return problem.empty() && error <= allowed; }
+  /// A measure of failure, for finding the worst of several.
+  double badness() const;
+};
+
+/// Runs a case, its outputs, losses and gradients, in a type and on a device. Returns the worst
+/// deviation from the reference. Throws an Error if the case and the layer do not fit together.
+Deviation worst_deviation(const ReferenceCase& reference, const Adapter& adapter, DType dtype, Device device);
 
 }  // namespace heed::verify

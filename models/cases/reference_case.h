@@ -31,7 +31,7 @@ struct ReferenceCase {
 /// Reads a case; throws an Error when the file is damaged or no reference case.
 ReferenceCase read_reference_case(const std::filesystem::path& file);
 /// Reads a case from the content of such a file; `file` names it in errors.
-ReferenceCase reference_case_of(TensorFile content, const std::filesystem::path& file);
+ReferenceCase parse_reference_case(TensorFile content, const std::filesystem::path& file);
 
 /// Copies to a device; f64 becomes `dtype`, integers stay.
 Tensor convert(const Tensor& value, DType dtype, Device device);

@@ -1,4 +1,4 @@
-#include "case_check.h"
+#include "heed/models/cases/adapters.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,16 +10,31 @@
 
 namespace heed::verify {
 
-Tolerances Tolerances::suggested(DType dtype) {
-  if (dtype == DType::f64) return {{1e-9, 1e-9}, {1e-9, 1e-9}};
-  return {{1e-5, 1e-4}, {1e-4, 1e-3}};
-}
-
 double Deviation::badness() const {
   if (!problem.empty() || std::isnan(error)) return std::numeric_limits<double>::infinity();
   return allowed > 0 ? error / allowed : error > 0 ? std::numeric_limits<double>::infinity() : 0;
 }
 
+namespace {
+
+/// |a - b| <= absolute + relative |b|, b the reference.
+struct Tolerance {
+  double absolute = 0;
+  double relative = 0;
+};
+
+/// The tolerances that the reference's description suggests.
+struct Tolerances {
+  Tolerance outputs, gradients;
+  static Tolerances suggested(DType dtype);
+};
+
+Tolerances Tolerances::suggested(DType dtype) {
+  if (dtype == DType::f64) return {{1e-9, 1e-9}, {1e-9, 1e-9}};
+  return {{1e-5, 1e-4}, {1e-4, 1e-3}};
+}
+
+/// Compares element by element, indices with a tolerance of 0; NaN never passes.
 Deviation compare(const std::string& name, const Tensor& ours, const Tensor& reference, Tolerance tolerance) {
   Deviation worst{name, 0, tolerance.absolute, {}};
   if (!ours.defined()) {
@@ -40,8 +55,6 @@ Deviation compare(const std::string& name, const Tensor& ours, const Tensor& ref
   }
   return worst;
 }
-
-namespace {
 
 /// Our parameters by name, holding the values of the case.
 std::map<std::string, Tensor*> load_parameters(const ReferenceCase& reference,
@@ -118,7 +131,7 @@ class CaseCheck {
   CaseCheck(const ReferenceCase& reference, const Adapter& adapter, DType dtype, Device device)
       : reference_(reference), tolerances_(Tolerances::suggested(dtype)) {
     const std::vector<ParameterName> names = parameter_names(reference, adapter);
-    const AttentionConfig config = configuration_of(reference, adapter);
+    const AttentionConfig config = layer_configuration(reference, adapter);
     const std::unique_ptr<Attention> attention =
         adapter.make ? adapter.make(reference, adapter, config) : make_attention(adapter.attention, config);
     const std::unique_ptr<Module> companion = adapter.companion ? adapter.companion(reference) : nullptr;
@@ -130,7 +143,7 @@ class CaseCheck {
 
     Context context = Context::inference();
     const CaseOutputs results = adapter.run ? adapter.run(reference, *attention, inputs, context)
-                                            : run_once(adapter, *attention, inputs, context);
+                                            : run_once(*attention, inputs, context);
     const Tensor loss = total_loss(reference, results, dtype, device);
     backward(loss);
 

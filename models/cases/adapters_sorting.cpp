@@ -1,13 +1,13 @@
 // The adapters of the attentions that sort words first: ClusterFormer, Reformer, Routing Transformer.
 
-#include "adapters.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
+#include "heed/models/cases/adapters.h"
 
 namespace heed::verify {
 namespace {
 
-Tensor& buffer_of(Attention& attention, const std::string& name) {
+Tensor& find_buffer(Attention& attention, const std::string& name) {
   for (const NamedTensor& buffer : attention.buffers())
     if (buffer.name == name) return *buffer.tensor;
   fail("the layer has no buffer ", name);
@@ -17,7 +17,7 @@ Tensor& buffer_of(Attention& attention, const std::string& name) {
 
 void set_buffer(Attention& attention, const std::string& name, const CaseInputs& inputs,
                 const std::string& input) {
-  Tensor& buffer = buffer_of(attention, name);
+  Tensor& buffer = find_buffer(attention, name);
   const Tensor& value = inputs.special.at(input);
   check(value.shape() == buffer.shape(), "input ", input, " has shape ", value.shape(), ", our ", name,
         " has ", buffer.shape());
@@ -115,7 +115,7 @@ Tensor centroids_by_paper(Attention& attention, const CaseInputs& inputs, const 
   set_routing_state(*other, inputs);
   Context context = Context::train(0, 0);
   (*other)(inputs.attention, context);
-  return buffer_of(*other, "routing.centroids");
+  return find_buffer(*other, "routing.centroids");
 }
 
 CaseOutputs run_routing(const ReferenceCase&, Attention& attention, const CaseInputs& inputs,
@@ -131,9 +131,9 @@ CaseOutputs run_routing(const ReferenceCase&, Attention& attention, const CaseIn
   result.discrete["k_idx"] = capture.find("key_words");
   result.discrete["q_assign"] = capture.find("query_centroids");
   result.discrete["k_assign"] = capture.find("key_centroids");
-  result.inside["mu_ema"] = buffer_of(attention, "routing.centroids");
-  result.inside["ema_count"] = buffer_of(attention, "routing.counts");
-  result.inside["ema_sum"] = buffer_of(attention, "routing.sums");
+  result.inside["mu_ema"] = find_buffer(attention, "routing.centroids");
+  result.inside["ema_count"] = find_buffer(attention, "routing.counts");
+  result.inside["ema_sum"] = find_buffer(attention, "routing.sums");
   result.inside["mu_paper"] = centroids_by_paper(attention, inputs, attention.config());
   return result;
 }
@@ -143,13 +143,9 @@ CaseOutputs run_routing(const ReferenceCase&, Attention& attention, const CaseIn
 Adapter clusterformer_adapter() {
   return {.variant = "clusterformer",
           .attention = "clusterformer",
-          .options = {{"K", "clusters"},
-                      {"lambda1", "lambda1"},
-                      {"lambda2", "lambda2"},
-                      {"phi_scale", "phi_scale"},
-                      {"cosine", "cosine"}},
-          .ignored = {"w", "window", "assoc", "layers", "residual"},
-          .parameters = {{"C0", "centroids"}, {"Wc", "similarity.weight", true}},
+          .options = "K=clusters",
+          .ignored = "w window assoc layers residual",
+          .parameters = "C0=centroids Wc=similarity.weight",
           .configure = configure_clusterformer,
           .make = make_clusterformer,
           .run = run_clusterformer};
@@ -158,21 +154,16 @@ Adapter clusterformer_adapter() {
 Adapter reformer_adapter() {
   return {.variant = "reformer",
           .attention = "reformer",
-          .options = {{"rounds", "rounds"}, {"n_buckets", "buckets"}, {"chunk", "chunk"}},
-          .parameters = {{"Wqk", "query_key.weight", true}, {"bqk", "query_key.bias"}},
+          .options = "n_buckets=buckets",
+          .parameters = "Wqk=query_key.weight bqk=query_key.bias",
           .run = run_reformer};
 }
 
 Adapter routing_adapter() {
   return {.variant = "routing",
           .attention = "routing_transformer",
-          .options = {{"clusters", "clusters"},
-                      {"window", "window"},
-                      {"decay", "decay"},
-                      {"beta", "beta"},
-                      {"shared_qk", "shared_qk"}},
-          .ignored = {"ln_eps"},  // 1e-6 in all cases, as in the specification
-          .parameters = {{"Wqk", "query_key.weight", true}, {"bqk", "query_key.bias"}},
+          .ignored = "ln_eps",  // 1e-6 in all cases, as in the specification
+          .parameters = "Wqk=query_key.weight bqk=query_key.bias",
           .run = run_routing};
 }
 

@@ -1,4 +1,4 @@
-#include "reference_case.h"
+#include "heed/models/cases/reference_case.h"
 
 #include "heed/base/json.h"
 
@@ -18,10 +18,10 @@ std::vector<std::string> ReferenceCase::names(std::string_view prefix) const {
 }
 
 ReferenceCase read_reference_case(const std::filesystem::path& file) {
-  return reference_case_of(load_safetensors(file), file);
+  return parse_reference_case(load_safetensors(file), file);
 }
 
-ReferenceCase reference_case_of(TensorFile content, const std::filesystem::path& file) {
+ReferenceCase parse_reference_case(TensorFile content, const std::filesystem::path& file) {
   const auto text = content.metadata.find("config");
   check(text != content.metadata.end(), file.string(),
         ": this is no reference case: its metadata has no \"config\"");
