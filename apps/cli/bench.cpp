@@ -22,7 +22,15 @@
 #include "heed/models/module.h"
 
 namespace heed::programs {
+namespace {
 
+/// A cost at one length.
+struct CostAtLength {
+  double length = 0, cost = 0;
+};
+
+/// Returns the expected cost at a longer length, from cost = a length + b length^2 through two points, with
+/// a, b >= 0. (At short lengths the projections hide the quadratic part.)
 double expected_cost(const CostAtLength& shorter, const CostAtLength& longer, double length) {
   // cost / length = a + b length is a straight line.
   const double slope =
@@ -31,8 +39,6 @@ double expected_cost(const CostAtLength& shorter, const CostAtLength& longer, do
   const double a = longer.cost / longer.length - b * longer.length;
   return a * length + b * length * length;
 }
-
-namespace {
 
 using Json = nlohmann::ordered_json;
 

@@ -137,14 +137,6 @@ std::shared_ptr<std::vector<std::string>> add_load_flag(CLI::App& command);
 /// Throws a SettingsError for a library that cannot be opened or registers nothing.
 std::vector<std::string> load_attentions(const std::vector<std::string>& libraries);
 
-/// A cost at one length.
-struct CostAtLength {
-  double length = 0, cost = 0;
-};
-/// Returns the expected cost at a longer length, from cost = a length + b length^2 through two points, with
-/// a, b >= 0. (At short lengths the projections hide the quadratic part.)
-double expected_cost(const CostAtLength& shorter, const CostAtLength& longer, double length);
-
 // Each function adds a command to the program and returns its body, which returns the exit status.
 std::function<int()> add_bench_command(CLI::App& app);
 std::function<int()> add_devices_command(CLI::App& app);

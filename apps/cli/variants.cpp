@@ -126,6 +126,13 @@ int list_variants(const VariantsOptions& options) {
   return status;
 }
 
+/// Returns the GFLOP at a length: a N + b N^2 through the figures at 1,024 and 8,192, with a, b >= 0.
+double gflop_at(const Json& measured, double length) {
+  const double shorter = measured.at(0).get<double>() / 1024, longer = measured.at(1).get<double>() / 8192;
+  const double b = std::clamp((longer - shorter) / (8192 - 1024), 0.0, longer / 8192);
+  return (longer - b * 8192) * length + b * length * length;
+}
+
 /// A mechanism that can serve, with its measured accuracy by task and in the mean.
 struct Advice {
   const Json* notes;
@@ -171,8 +178,7 @@ int advise_variants(const VariantsOptions& options) {
   std::cout << '\n';
   for (const auto& [notes, accuracy, rank, is_slow] : able) {
     const auto text = [&](const char* name) { return notes->at(name).get<std::string>(); };
-    const double gflop = expected_cost({1024, notes->at("gflop").at(0)}, {8192, notes->at("gflop").at(1)},
-                                       static_cast<double>(options.length));
+    const double gflop = gflop_at(notes->at("gflop"), static_cast<double>(options.length));
     std::cout << formatted("%-32s%-9s", text("name").c_str(), text("growth").c_str())
               << formatted("%-9.*f",
                            gflop >= 100  ? 0
