@@ -5,7 +5,6 @@
 #include <set>
 
 #include "heed/apps/hub/architecture.h"
-#include "heed/apps/hub/imported_texts.h"
 #include "heed/apps/tasks/labelled.h"
 #include "heed/apps/tasks/language_model.h"
 #include "heed/apps/tasks/recipe.h"
@@ -330,7 +329,7 @@ ImportedRun imported(const fs::path& folder) {
   const Config config(model.config);
   const Architecture& architecture = find_architecture(config, model.tensors);
   config.expect(common_members());
-  config.expect(architecture.members());
+  config.expect(*architecture.members);
   ImportPlan plan = architecture.import_plan(config, model.tensors);
   if (plan.task == "embed_text") take_sentence_modules(folder, plan);
   if (plan.task == "embed_text" || plan.task == "classify")
