@@ -343,10 +343,12 @@ Json published_ends(const RunContent& run) {
 }
 
 void check_fits(std::string_view layout, const Json& model, const FixedSettings& fixed,
-                std::vector<std::pair<const char*, std::vector<Json>>> allowed) {
-  for (const auto& [name, value] : fixed) allowed.emplace_back(name, std::vector<Json>{value});
+                const std::vector<std::pair<const char*, std::vector<Json>>>& allowed) {
+  std::vector<std::pair<const char*, std::vector<Json>>> rows;
+  for (const auto& [name, value] : fixed) rows.emplace_back(name, std::vector<Json>{value});
+  rows.insert(rows.end(), allowed.begin(), allowed.end());
   std::vector<std::string> misfits;
-  for (const auto& [name, values] : allowed) {
+  for (const auto& [name, values] : rows) {
     if (!model.contains(name) || std::ranges::count(values, model[name]) > 0) continue;
     std::vector<std::string> wanted;
     for (const Json& one : values) wanted.push_back(dumped(one));

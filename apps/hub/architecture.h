@@ -149,7 +149,7 @@ using FixedSettings = std::vector<std::pair<const char*, Json>>;
 /// Throws an Error listing the "model" settings whose value the layout cannot express, neither the `fixed`
 /// value nor, for others, one that is `allowed`. Settings that do not exist are ignored.
 void check_fits(std::string_view layout, const Json& model, const FixedSettings& fixed,
-                std::vector<std::pair<const char*, std::vector<Json>>> allowed);
+                const std::vector<std::pair<const char*, std::vector<Json>>>& allowed);
 /// Returns the activations of feed-forward layers without a gate, for check_fits().
 std::vector<Json> classic_activations();
 
