@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -17,6 +18,8 @@
 #include "heed/text/text_list.h"
 
 namespace heed {
+
+class GzipReader;
 
 /// The origin of each text in a list, for messages. Takes 8 bytes per text.
 class TextPlaces {
@@ -232,32 +235,41 @@ struct InputLine {
   std::string error;
 };
 
-/// A reader of lines from standard input or a file as they arrive, plain or gzip, under the rules
-/// of read_lines. Lines that are already available are returned together: files are processed in
-/// large batches, and a person or program at the other end of a pipe gets each answer at once. Only
-/// the current line is kept, so the input may be endless: max_bytes does not apply.
+/// A reader of lines from standard input or a file as they arrive, plain or gzip, under the rules of
+/// read_lines. Lines that are already available are returned together: files are processed in large
+/// batches, and a person or program at the other end of a pipe gets each answer at once. Only the current
+/// line is kept, so the input may be endless: max_bytes does not apply.
 class LineReader {
  public:
-  /// Opens a file; an empty name means standard input. Waits for pipes, including named ones.
-  /// Throws an Error if the file cannot be read.
+  /// Opens a file; an empty name means standard input. Waits for pipes, including named ones. Throws an
+  /// Error if the file cannot be read.
   explicit LineReader(const std::string& file, const TextOptions& options = {});
   ~LineReader();
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  /// Waits for a line and returns it with those already available after it, at most `limit`; empty
-  /// at the end. A line that cannot be decoded has an error and does not affect the others; one
-  /// that is too long is skipped in constant memory. Throws an Error if reading fails or a gzip
-  /// file is damaged.
+  /// Waits for a line and returns it with those already available after it, at most `limit`; empty at the
+  /// end. A line that cannot be decoded has an error and does not affect the others; one that is too long
+  /// is skipped in constant memory. Throws an Error if reading fails or a gzip file is damaged.
   std::vector<InputLine> next(std::size_t limit);
-  /// The number of the last line returned, from 1.
-  std::int64_t line_number() const;
+  std::int64_t line_number() const { return number_; }  ///< of the last line returned, from 1
   /// The number of bytes in the returned lines that were replaced by U+FFFD.
-  std::int64_t replaced() const;
+  std::int64_t replaced() const { return replaced_; }
 
  private:
-  class Source;
-  std::unique_ptr<Source> source_;
+  std::string_view read_bytes(std::size_t kept = 0);
+  void read_piece();
+  bool has_more() const;
+
+  TextOptions options_;
+  std::string name_, buffer_;
+  int descriptor_ = 0;
+  LineSplitter splitter_;
+  std::unique_ptr<GzipReader> gzip_;
+  std::deque<std::pair<InputLine, std::int64_t>> ready_;  // of the last piece, with bytes replaced in each
+  std::int64_t number_ = 0, replaced_ = 0;
+  bool begun_ = false, at_end_ = false;
+  std::exception_ptr failure_;  // why reading stopped
 };
 
 }  // namespace heed
