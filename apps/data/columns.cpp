@@ -1,4 +1,4 @@
-#include "heed/apps/data/columns.h"
+#include "heed/apps/data/table.h"
 
 #include <algorithm>
 #include <functional>

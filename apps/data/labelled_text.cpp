@@ -11,7 +11,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "heed/apps/data/columns.h"
 #include "heed/apps/data/table.h"
 #include "heed/apps/data/text_file.h"
 #include "heed/base/descriptor.h"

@@ -65,7 +65,7 @@ struct LabelledOptions {
   std::string format = {};  ///< "": from the name: a folder, .csv, .tsv, .jsonl, each also with .gz
   TextOptions text = {};
   // For csv, tsv and jsonl. Columns are numbers from 1 or names; those not given are found from the
-  // data (see find_columns in apps/data/columns.h).
+  // data (see find_columns).
   std::string label_column = {};
   std::vector<std::string> text_columns = {};  ///< joined with a space; for pairs, the first text
   bool pairs = false;
