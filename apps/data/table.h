@@ -25,21 +25,18 @@ struct TableRow {
 /// Receives each row as it is read. It may move the fields away.
 using TakeRow = std::function<void(TableRow& row)>;
 
-/// Reads comma-separated values (RFC 4180), plain or gzip. A quoted field may contain commas, line
-/// ends and doubled quotes, which encode one quote; its line ends become "\n". A backslash is an
-/// ordinary character, even before a quote. Empty lines are left out. `delimiter` may be another
-/// character; 0 detects it in the first line: of comma, semicolon and tab the first that is there
-/// outside quotes and without a space behind it, otherwise the first that is there; the report names
-/// a semicolon or tab. Throws Error with file and
-/// line as read_lines does, and for a quote inside an unquoted field, text after a closing quote, a
-/// quote that is never closed, a row with another number of fields than the first or with more than
-/// 65,536, and a file without rows.
+/// Reads comma-separated values (RFC 4180). A quoted field may contain commas, line ends and doubled quotes,
+/// which encode one quote; a backslash is an ordinary character. Empty lines are left out. `delimiter` may
+/// be another character; 0 detects it in the first line: of comma, semicolon and tab the first that is there
+/// outside quotes and without a space behind it, otherwise the first that is there; the report names it.
+/// Throws Error with file and line as read_lines does, and for a quote inside an unquoted field, text after
+/// a closing quote, a quote that is never closed, a row with another number of fields than the first or with
+/// more than 65,536, and a file without rows.
 void read_csv(const TextInput& input, const TakeRow& take, const TextOptions& options = {},
               ReadReport* report = nullptr, char delimiter = ',');
 
-/// Reads tab-separated values: a row is a line, and everything except tabs is text, quotes too.
-/// Empty lines are left out. Throws Error with file and line as read_lines does, and for rows as
-/// read_csv does.
+/// Reads tab-separated values: a row is a line, and everything except tabs is text, quotes too. Empty lines
+/// are left out. Throws Error as read_csv does.
 void read_tsv(const TextInput& input, const TakeRow& take, const TextOptions& options = {},
               ReadReport* report = nullptr);
 
@@ -167,11 +164,9 @@ std::vector<std::string> table_delimiters();
 /// Returns the format implied by a file name; "" if none.
 std::string table_format(const std::filesystem::path& path);
 
-/// Reads a table row by row. Throws Error with file and line as read_lines, read_csv and read_tsv
-/// do; for a name that implies no format; for a column that is missing or occurs twice in the
-/// header, listing the available names, which it notices at the first row; for a file with only a
-/// header; and for a line that is not a JSON object, lacks a column, or has a list, an object or
-/// null there.
+/// Reads a table row by row. Throws Error as read_csv does; for a name that implies no format; for a column
+/// that is missing or occurs twice in the header, at the first row; for a file with only a header; and for a
+/// line that is not a JSON object, lacks a column, or has a list, an object or null there.
 void read_table_rows(const TextInput& input, const TableOptions& options, const TakeCells& take,
                      ReadReport* report = nullptr);
 
@@ -181,11 +176,10 @@ std::string remark_on_columns(const TableCells& row);
 /// Returns names in quotes, for messages. Long lists and long names are shortened.
 std::string quoted_names(std::span<const std::string> names);
 
-/// Reads word vectors in text form and calls visit(word, its `width` numbers) for each, in order.
-/// Each line has a word and its numbers (GloVe); the files of word2vec begin with a line of two
-/// whole numbers, the count and the width of the vectors. A word may contain spaces. Plain or gzip;
-/// bytes that are not UTF-8 become U+FFFD. Throws Error with file and line for a path that is not a
-/// file, a damaged file, or vectors of another width.
+/// Reads word vectors in text form and calls visit(word, its `width` numbers) for each, in order. Each line
+/// has a word, which may contain spaces, and its numbers (GloVe); the files of word2vec begin with a line of
+/// the count and the width of the vectors. Bytes that are not UTF-8 become U+FFFD. Throws Error with file
+/// and line for a path that is not a file, a damaged file, or vectors of another width.
 void read_word_vectors(
     const std::string& path, std::int64_t width,
     const std::function<void(std::string_view word, std::span<const float> values)>& visit);

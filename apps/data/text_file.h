@@ -43,11 +43,11 @@ class TextPlaces {
   std::vector<Run> runs_;
 };
 
-/// The character encoding of a text file. The caller always names it; it is never guessed.
+/// The character encoding of a text file, which is never guessed.
 enum class Encoding { utf8, latin1, cp1252 };
 
-/// The treatment of invalid bytes: an Error, or replacement by U+FFFD, one for each ill-formed
-/// sequence of UTF-8 (see unicode::CodePoint) or each undefined byte of cp1252.
+/// Invalid bytes are an Error, or replaced by one U+FFFD for each ill-formed sequence of UTF-8 (see
+/// unicode::CodePoint) or undefined byte of cp1252.
 enum class BadBytes { error, replace };
 
 /// The options of all text readers.
@@ -68,8 +68,7 @@ struct ReadReport {
   std::vector<std::string> remarks = {};  ///< what was detected about a file
 };
 
-/// The input of a reader: a text file, or named bytes in memory; plain or gzip, which is detected
-/// by the first bytes.
+/// The input of a reader: a text file, or named bytes in memory; plain or gzip, by the first bytes.
 struct TextInput {
   template <class Path>
   requires std::is_convertible_v<Path, std::filesystem::path> TextInput(const Path& file) : path(file) {
@@ -82,20 +81,18 @@ struct TextInput {
   std::optional<std::string_view> bytes = {};  ///< unset: read from the file
 };
 
-/// Reads the lines of a text as UTF-8, without line ends. Lines end in "\n" or "\r\n"; the last
-/// line end may be missing. A UTF-8 byte-order mark at the start is left out; a NUL is an ordinary
-/// character. Throws Error with origin and line number for invalid bytes, and for lines that end in
-/// "\r" alone, a path that is not a regular file, an empty file, a damaged or truncated gzip file,
-/// and sizes beyond the options, before allocating memory.
+/// Reads the lines of a text as UTF-8, without line ends: "\n" or "\r\n", which the last line may lack. A
+/// UTF-8 byte-order mark at the start is left out. Throws Error with origin and line number for invalid
+/// bytes, lines that end in "\r" alone, a path that is not a regular file, an empty file, a damaged gzip
+/// file, and sizes beyond the options, before allocating memory.
 TextList read_lines(const TextInput& input, const TextOptions& options = {}, ReadReport* report = nullptr);
 
-/// Reads a file as UTF-8, line by line, with line ends unchanged; a line may have any length. The
-/// file is never in memory as a whole. Throws as read_lines does.
+/// Reads a file as UTF-8, line by line, with line ends unchanged; a line may have any length. Throws as
+/// read_lines does.
 void read_text_by_lines(const std::filesystem::path& path, const TextOptions& options,
                         const std::function<void(std::string_view line)>& take, ReadReport* report = nullptr);
 
-/// Returns the bytes of a file. Throws Error if it is not a regular file, or if it is larger than
-/// max_bytes, before reading it.
+/// Returns the bytes of a file. Throws Error if it is no regular file, or larger than max_bytes.
 std::string read_limited_file(const std::filesystem::path& path, const TextOptions& options);
 
 /// Sentences and their translations: line i of one corresponds to line i of the other.
@@ -125,8 +122,8 @@ std::string decode_line(std::string_view line, const TextOptions& options, std::
 /// Returns the message "the line is longer than ...".
 std::string long_line_message(std::uint64_t max_line_bytes);
 
-/// Cuts bytes that arrive in pieces into lines, in linear time. It keeps at most the beginning of
-/// one line, up to the limit. If the encoding is UTF-8, a byte-order mark at the start is left out.
+/// Cuts bytes that arrive in pieces into lines, in linear time. Keeps at most the beginning of one line, up
+/// to the limit. In UTF-8, a byte-order mark at the start is left out.
 class LineSplitter {
  public:
   struct Line {
@@ -190,14 +187,12 @@ inline std::string_view without_line_end(std::string_view line) {
   return line;
 }
 
-/// A reader that returns the lines of a text one by one. An error in a line is thrown before the
-/// next one is read, and earlier lines are not kept. All readers of data use it.
+/// Returns the lines of a text one by one. All readers of data use it.
 class TextLines {
  public:
   enum class Ends { left_out, kept };  ///< line ends; if kept, a line may have any length
 
-  /// Opens the input. `report`, unless null, must outlive this. Throws Error for a file that is too
-  /// large or not a regular file.
+  /// `report`, unless null, must outlive this. Throws Error for a file that is too large or no regular file.
   TextLines(TextInput input, const TextOptions& options, ReadReport* report = nullptr,
             Ends ends = Ends::left_out);
 
