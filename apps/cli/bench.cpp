@@ -1,200 +1,327 @@
-// heed bench attention: the cost of every attention variant, and how it grows with the length.
+// heed bench attention: the cost of one layer of every attention variant, forward and backward, and how it
+// grows with the length.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <iostream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
-#include "heed/apps/cli/attention_cost.h"
 #include "heed/apps/cli/program.h"
 #include "heed/apps/tasks/recipe.h"
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
 #include "heed/base/plain_numbers.h"
 #include "heed/core/device.h"
+#include "heed/core/profile.h"
 #include "heed/models/attention/attention.h"
+#include "heed/models/layers.h"
+#include "heed/models/module.h"
 
 namespace heed::programs {
 namespace {
 
+/// A cost at one length.
+struct CostAtLength {
+  double length = 0, cost = 0;
+};
+
+/// Returns the expected cost at a longer length, from cost = a length + b length^2 through two points, with
+/// a, b >= 0. (At short lengths the projections hide the quadratic part.)
+double expected_cost(const CostAtLength& shorter, const CostAtLength& longer, double length) {
+  // cost / length = a + b length is a straight line.
+  const double slope =
+      (longer.cost / longer.length - shorter.cost / shorter.length) / (longer.length - shorter.length);
+  const double b = std::clamp(slope, 0.0, longer.cost / (longer.length * longer.length));
+  const double a = longer.cost / longer.length - b * longer.length;
+  return a * length + b * length * length;
+}
+
 using Json = nlohmann::ordered_json;
 
 struct BenchOptions {
-  std::vector<std::string> variants{"all"};
+  std::vector<std::string> variants{"all"}, assignments;
   std::vector<std::int64_t> lengths{256, 512, 1024, 2048, 4096, 8192};
-  TextFlag device;
-  std::int64_t threads = 0;
+  TextFlag device_flag;
+  Device device;
+  std::int64_t width = 512, heads = 8, batch = 1, repetitions = 3, threads = 0;
   double memory_limit_mb = 0;  ///< 0: half of what is free
-  std::vector<std::string> assignments;
-  bool json = false, profile = false;
-  CostSettings cost;
+  bool causal = false, json = false, profile = false;
 };
 
 /// Half of the free memory in MB; 4000 if unknown.
 double half_of_free_memory() {
   std::ifstream file("/proc/meminfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("MemAvailable:")) {
-      const std::size_t digits = std::min(line.find_first_of("0123456789"), line.size());
-      const std::string_view number = std::string_view(line).substr(digits, line.find(' ', digits) - digits);
-      return parsed_number(number).value_or(0) * 1024 / 1e6 / 2;
-    }
-  }
+  std::string name, unit;
+  for (double kibibytes = 0; file >> name >> kibibytes && std::getline(file, unit);)
+    if (name == "MemAvailable:") return kibibytes * 1024 / 1e6 / 2;
   return 4000;
 }
 
-/// Prints a result as a line of JSON or of a table.
-class Printer {
+// --- one layer
+
+constexpr std::string_view composed_name = "dot_product_composed";
+
+/// softmax(Q K^T / sqrt(dh)) V as two matrix products and a softmax, which stores the full N x M matrices of
+/// scores and weights: the baseline of the papers.
+class ComposedDotProduct : public Attention {
  public:
-  explicit Printer(bool json) : json_(json) {
-    line(Json(), formatted("%-30s %8s %10s %10s %12s %10s", "variant", "length", "ms", "peak MB",
-                           "parameters", "GFLOP"));
+  explicit ComposedDotProduct(const AttentionConfig& config)
+      : Attention(config), initialiser_(config.seed), w_(config, initialiser_) {
+    add_projections(w_);
   }
 
-  void cost(const std::string& variant, std::int64_t length, const AttentionCost& cost) const {
-    line({{"variant", variant},
-          {"length", length},
-          {"ms", cost.ms},
-          {"peak_mb", cost.peak_mb},
-          {"parameters", cost.parameters},
-          {"flops", cost.flops}},
-         formatted("%-30s %8lld %10.2f %10.1f %12lld %10.3f", variant.c_str(), static_cast<long long>(length),
-                   cost.ms, cost.peak_mb, static_cast<long long>(cost.parameters), cost.flops / 1e9));
-  }
-
-  void skipped(const std::string& variant, std::int64_t length, const std::string& reason) const {
-    line({{"variant", variant}, {"length", length}, {"skipped", reason}},
-         concat_text(formatted("%-30s %8lld", variant.c_str(), static_cast<long long>(length)),
-                     " skipped: ", reason));
-  }
-
-  void growth(const std::string& variant, std::optional<double> time, std::optional<double> memory) const {
-    const auto number = [](std::optional<double> value) { return value ? Json(*value) : Json(); };
-    if (time || json_)
-      line({{"variant", variant}, {"time_exponent", number(time)}, {"memory_exponent", number(memory)}},
-           formatted("%-30s %8s time ~ N^%.2f, memory ~ N^%.2f", variant.c_str(), "", time.value_or(0),
-                     memory.value_or(0)));
+ protected:
+  Tensor forward(const AttentionInput& input, Context&) override {
+    const auto heads = [&](const Linear& part) { return split_heads(part(input.x), config().heads); };
+    AttentionOptions options;
+    options.causal = config().causal;
+    const Tensor weights = attention_weights(heads(w_.query), heads(w_.key), options);  // [B, H, N, N]
+    return w_.output(merge_heads(matmul(weights, heads(w_.value))));
   }
 
  private:
-  void line(const Json& json, const std::string& text) const {
-    if (!json_ || !json.is_null()) std::cout << (json_ ? json.dump() : text) << '\n';
-    flush_output();
-  }
-
-  bool json_;
+  Initialiser initialiser_;
+  Projections w_;
 };
 
-/// The settings of every variant, which --set changes. Defaults are the variants' own, except that Reformer
-/// hashes twice and ClusterFormer has sqrt(length) clusters (attention_cost.cpp).
-Settings variant_settings(const BenchOptions& options) {
+std::vector<std::string> measurable_attentions() {
+  std::vector<std::string> names;
+  for (const AttentionVariant& variant : attention_variants()) {
+    names.emplace_back(variant.name);
+    if (variant.name == "dot_product") names.emplace_back(composed_name);
+  }
+  return names;
+}
+
+std::unique_ptr<Attention> make_layer(const AttentionChoice& choice, std::int64_t length,
+                                      const BenchOptions& bench) {
+  AttentionConfig config;
+  config.width = bench.width;
+  config.heads = bench.heads;
+  config.causal = bench.causal;
+  config.max_length = length;
+  config.options = choice.options;
+  if (choice.name == "clusterformer" && !config.options.values().contains("clusters"))
+    config.options.set("clusters", std::max<std::int64_t>(1, std::llround(std::sqrt(length))));
+  config.seed = 1;
+  if (choice.name == composed_name) return std::make_unique<ComposedDotProduct>(config);
+  return make_attention(choice.name, config);
+}
+
+struct AttentionCost {
+  double ms = 0, peak_mb = 0;  ///< of a pass: the fastest, and the peak of all tensors in 1e6 bytes
+  std::int64_t parameters = 0;
+  double flops = 0;  ///< of products and attention, both passes
+};
+
+/// Measures passes over random inputs: forward, and backward until the gradients are computed.
+AttentionCost measure_attention(const AttentionChoice& choice, std::int64_t length, const BenchOptions& bench,
+                                std::int64_t repetitions) {
+  const std::unique_ptr<Attention> layer = make_layer(choice, length, bench);
+  layer->to(DType::f32, bench.device);
+  const Shape shape{bench.batch, length, bench.width};
+  Tensor x = parameter(normal(shape, 0, 1, {1, 0, 0}, DType::f32, bench.device));
+  const Tensor weights = normal(shape, 0, 1, {1, 0, 1}, DType::f32, bench.device);
+  std::uint32_t step = 1;
+  const auto pass = [&] {
+    const auto start = std::chrono::steady_clock::now();
+    for (const NamedTensor& named : layer->parameters()) zero_gradient(*named.tensor);
+    zero_gradient(x);
+    Context context = Context::train(1, step++);
+    Tensor loss = sum((*layer)({x, {}, {}, {}}, context) * weights);
+    if (const Tensor own = context.auxiliary_loss(); own.defined()) loss = loss + own;
+    backward(loss);
+    // The device may still be computing: reading a value waits for it.
+    (void)reshape(slice(gradient(x), 1, 0, 1), {-1}).to_vector<float>();
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  };
+  AttentionCost cost{.ms = std::numeric_limits<double>::infinity(), .parameters = layer->parameter_count()};
+  pass();  // fills caches and memory pools
+  start_profile();
+  pass();
+  stop_profile();
+  for (const ProfileRow& row : profile_rows()) cost.flops += row.flops;
+  if (bench.profile && repetitions == bench.repetitions)
+    std::cerr << choice.name << ", length " << length << '\n' << profile_table() << std::endl;
+  reset_peak_memory(bench.device);
+  // Short passes are repeated until the clock can measure their sum.
+  const double least_total_ms = repetitions > 1 ? 100 : 0;
+  double total = 0;
+  for (std::int64_t i = 0; i < repetitions || total < least_total_ms; ++i) {
+    const double ms = pass();
+    cost.ms = std::min(cost.ms, ms);
+    total += ms;
+  }
+  cost.peak_mb = static_cast<double>(memory_stats(bench.device).peak_bytes) / 1e6;
+  return cost;
+}
+
+// --- one variant at several lengths
+
+using Costs = std::vector<CostAtLength>;  // by ascending lengths
+
+/// Returns the exponent p of the least-squares fit cost = c length^p in logarithms, from a length of 1024 on
+/// if there are two such lengths, since fixed costs matter little there; nothing for a single length.
+std::optional<double> growth_exponent(const Costs& costs) {
+  const auto fit = [](std::span<const CostAtLength> points) -> std::optional<double> {
+    if (points.empty() || points.front().length == points.back().length) return {};
+    double x = 0, y = 0, xx = 0, xy = 0;
+    for (const auto& [length, cost] : points) {
+      x += std::log(length);
+      y += std::log(cost);
+      xx += std::log(length) * std::log(length);
+      xy += std::log(length) * std::log(cost);
+    }
+    const auto n = static_cast<double>(points.size());
+    return (n * xy - x * y) / (n * xx - x * x);
+  };
+  const auto first_long = std::ranges::find_if(costs, [](const auto& point) { return point.length >= 1024; });
+  const std::span<const CostAtLength> longer(first_long, costs.end());
+  return fit(longer.size() > 1 ? longer : std::span(costs));
+}
+
+/// Prints a line of JSON, or of the table.
+void print_cost(const BenchOptions& bench, const Json& json, const std::string& text) {
+  std::cout << (bench.json ? json.dump() : text) << '\n';
+  flush_output();
+}
+
+/// Prints the first columns, and the reason why there are no others.
+void print_skipped(const BenchOptions& bench, const std::string& variant, std::int64_t length,
+                   const std::string& reason) {
+  print_cost(bench, {{"variant", variant}, {"length", length}, {"skipped", reason}},
+             concat_text(formatted("%-30s %8lld", variant.c_str(), static_cast<long long>(length)),
+                         " skipped: ", reason));
+}
+
+/// Measures one variant at ascending lengths; skips those that would need too much memory.
+void bench_variant(const AttentionChoice& choice, const BenchOptions& bench) {
+  const char* const variant = choice.name.c_str();
+  Costs memory, time;
+  const auto measure = [&](std::int64_t length, std::int64_t repetitions) {
+    const AttentionCost cost = measure_attention(choice, length, bench, repetitions);
+    memory.push_back({static_cast<double>(length), cost.peak_mb});
+    time.push_back({static_cast<double>(length), cost.ms});
+    return cost;
+  };
+  // Two short lengths predict what the first requested one needs.
+  for (const std::int64_t length : {256, 512})
+    if (bench.lengths.front() > 512) measure(length, 1);
+  const auto probes = std::ssize(memory);
+
+  for (const std::int64_t length : bench.lengths) {
+    const double expected =
+        memory.size() < 2 || memory.rbegin()[1].length == memory.back().length
+            ? 0
+            : expected_cost(memory.rbegin()[1], memory.back(), static_cast<double>(length));
+    if (expected > bench.memory_limit_mb) {
+      print_skipped(bench, choice.name, length,
+                    concat_text("needs about ", std::llround(expected), " MB, more than the limit of ",
+                                std::llround(bench.memory_limit_mb), " MB (--memory-limit)"));
+      continue;
+    }
+    const AttentionCost cost = measure(length, bench.repetitions);
+    print_cost(bench,
+               {{"variant", choice.name},
+                {"length", length},
+                {"ms", cost.ms},
+                {"peak_mb", cost.peak_mb},
+                {"parameters", cost.parameters},
+                {"flops", cost.flops}},
+               formatted("%-30s %8lld %10.2f %10.1f %12lld %10.3f", variant, static_cast<long long>(length),
+                         cost.ms, cost.peak_mb, static_cast<long long>(cost.parameters), cost.flops / 1e9));
+  }
+  const auto exponent = [&](const Costs& costs) {
+    return growth_exponent({costs.begin() + probes, costs.end()});
+  };
+  const auto time_exponent = exponent(time), memory_exponent = exponent(memory);
+  if (!time_exponent && !bench.json) return;
+  const auto number = [](std::optional<double> value) { return value ? Json(*value) : Json(); };
+  print_cost(bench,
+             {{"variant", choice.name},
+              {"time_exponent", number(time_exponent)},
+              {"memory_exponent", number(memory_exponent)}},
+             formatted("%-30s %8s time ~ N^%.2f, memory ~ N^%.2f", variant, "", time_exponent.value_or(0),
+                       memory_exponent.value_or(0)));
+}
+
+// --- the command
+
+/// Returns the settings of each variant, which --set changes. Defaults are the variants' own, except that
+/// Reformer hashes twice and ClusterFormer has sqrt(length) clusters (make_layer).
+Settings variant_settings(const BenchOptions& bench) {
   Settings settings;
   for (const std::string& name : measurable_attentions())
     settings.declare_json("", Setting(name, "Options of the variant", {.kind = Setting::Kind::attention}),
                           Json{{"name", name}}.dump());
   settings.assign("reformer.rounds=2");
-  for (const std::string& assignment : options.assignments) settings.assign(assignment);
+  for (const std::string& assignment : bench.assignments) settings.assign(assignment);
   return settings;
 }
 
-AttentionChoice make_attention_choice(const std::string& variant, const Settings& settings) {
-  const Json choice = Json::parse(settings.json(variant));
-  return transformer_config_from_json(Json{{"encoder_attention", choice}}.dump()).encoder_attention.front();
-}
-
-/// Why a variant cannot be measured; "" if it can.
-std::string obstacle(const std::string& variant, const BenchOptions& options) {
+/// Returns why a variant cannot be measured; "" if it can.
+std::string obstacle(const std::string& variant, const BenchOptions& bench) {
   for (const AttentionVariant& known : attention_variants())
-    if (known.name == variant && options.cost.causal && !known.capabilities.causal)
+    if (known.name == variant && bench.causal && !known.capabilities.causal)
       return concat_text("it has no causal form: ", known.capabilities.reason);
   return {};
 }
 
-/// Measures one variant at ascending lengths; skips those that would need too much memory.
-void bench_variant(const AttentionChoice& choice, const BenchOptions& options, const Printer& printer) {
-  const std::string& variant = choice.name;
-  std::vector<CostAtLength> memory, time;
-  const auto remember = [&](std::int64_t length, const AttentionCost& cost) {
-    memory.push_back({static_cast<double>(length), cost.peak_mb});
-    time.push_back({static_cast<double>(length), cost.ms});
-  };
-  // Two short lengths predict what the first requested one needs.
-  CostSettings once = options.cost;
-  once.repetitions = 1;
-  for (const std::int64_t length : {256, 512})
-    if (options.lengths.front() > 512) remember(length, measure_attention(choice, length, once));
-  const std::size_t probes = memory.size();
-
-  for (const std::int64_t length : options.lengths) {
-    const double expected = expected_cost(memory, static_cast<double>(length)).value_or(0);
-    if (expected > options.memory_limit_mb) {
-      printer.skipped(variant, length,
-                      concat_text("needs about ", std::llround(expected), " MB, more than the limit of ",
-                                  std::llround(options.memory_limit_mb), " MB (--memory-limit)"));
-      continue;
-    }
-    const AttentionCost cost = measure_attention(choice, length, options.cost);
-    remember(length, cost);
-    printer.cost(variant, length, cost);
-    if (options.profile) std::cerr << variant << ", length " << length << '\n' << cost.kernels << std::endl;
-  }
-
-  // From a length of 1024 on, fixed costs such as the projections' weights matter little.
-  const auto exponent = [&](std::vector<CostAtLength> points) {
-    points.erase(points.begin(), points.begin() + static_cast<std::ptrdiff_t>(probes));
-    std::vector<CostAtLength> longer;
-    for (const CostAtLength& point : points)
-      if (point.length >= 1024) longer.push_back(point);
-    return growth_exponent(longer.size() > 1 ? longer : points);
-  };
-  printer.growth(variant, exponent(time), exponent(memory));
-}
-
-std::vector<std::string> chosen_variants(const std::vector<std::string>& asked) {
-  const std::vector<std::string> known = measurable_attentions();
-  if (asked == std::vector<std::string>{"all"}) return known;
-  for (const std::string& name : asked) check_name("attention", name, known);
-  return asked;
-}
-
-int run(BenchOptions options) {
-  const auto positive = [](const char* name, auto value) {
+void check_bench(BenchOptions& bench) {
+  const auto positive = [](const char* name, std::int64_t value) {
     if (value <= 0) throw SettingsError(concat_text(name, " must be positive, not ", value));
   };
-  for (const std::int64_t length : options.lengths) positive("lengths", length);
-  positive("width", options.cost.width);
-  positive("heads", options.cost.heads);
-  positive("batch", options.cost.batch);
-  positive("repetitions", options.cost.repetitions);
-  if (options.cost.width % options.cost.heads != 0)
-    throw SettingsError(
-        concat_text("width ", options.cost.width, " is not a multiple of ", options.cost.heads, " heads"));
-  if (options.threads < 0 || options.threads > 1000)
-    throw SettingsError(concat_text("threads must be 0 to 1000, not ", options.threads));
-  if (options.threads > 0) set_cpu_threads(static_cast<int>(options.threads));
-  if (!(options.memory_limit_mb >= 0))  // nan, too
-    throw SettingsError(
-        concat_text("memory-limit must be 0 or more megabytes, not ", options.memory_limit_mb));
-  if (options.memory_limit_mb == 0) options.memory_limit_mb = half_of_free_memory();
-  options.cost.device = device_of(options.device.value("cpu"));
-  std::sort(options.lengths.begin(), options.lengths.end());
+  for (const std::int64_t length : bench.lengths) positive("lengths", length);
+  for (const auto& [name, value] : {std::pair("width", bench.width),
+                                    {"heads", bench.heads},
+                                    {"batch", bench.batch},
+                                    {"repetitions", bench.repetitions}})
+    positive(name, value);
+  if (bench.width % bench.heads != 0)
+    throw SettingsError(concat_text("width ", bench.width, " is not a multiple of ", bench.heads, " heads"));
+  if (bench.threads < 0 || bench.threads > 1000)
+    throw SettingsError(concat_text("threads must be 0 to 1000, not ", bench.threads));
+  if (!(bench.memory_limit_mb >= 0))  // nan, too
+    throw SettingsError(concat_text("memory-limit must be 0 or more megabytes, not ", bench.memory_limit_mb));
+  const std::vector<std::string> known = measurable_attentions();
+  if (bench.variants == std::vector<std::string>{"all"}) bench.variants = known;
+  for (const std::string& name : bench.variants) check_name("attention", name, known);
+}
 
-  const std::vector<std::string> variants = chosen_variants(options.variants);
-  const Settings settings = variant_settings(options);
-  for (const std::string& variant : variants)  // all of them, before the first is timed
-    if (obstacle(variant, options).empty())
-      for (const std::int64_t length : options.lengths)
-        check_attention(make_attention_choice(variant, settings), length, options.cost);
+int run_bench(BenchOptions bench) {
+  check_bench(bench);
+  if (bench.threads > 0) set_cpu_threads(static_cast<int>(bench.threads));
+  if (bench.memory_limit_mb == 0) bench.memory_limit_mb = half_of_free_memory();
+  bench.device = device_of(bench.device_flag.value("cpu"));
+  std::ranges::sort(bench.lengths);
 
-  const Printer printer(options.json);
-  for (const std::string& variant : variants) {
-    if (const std::string reason = obstacle(variant, options); reason.empty()) {
-      bench_variant(make_attention_choice(variant, settings), options, printer);
-    } else {
-      printer.skipped(variant, options.lengths.front(), reason);
+  const Settings settings = variant_settings(bench);
+  const auto choose = [&](const std::string& variant) {
+    const Json choice = Json::parse(settings.json(variant));
+    return transformer_config_from_json(Json{{"encoder_attention", choice}}.dump()).encoder_attention.front();
+  };
+  for (const std::string& variant : bench.variants) try {  // all of them, before the first is timed
+      const ShapesOnly shapes;
+      for (const std::int64_t length : bench.lengths)
+        if (obstacle(variant, bench).empty()) make_layer(choose(variant), length, bench);
+    } catch (const Error& error) {
+      throw SettingsError(error.what());
     }
+
+  if (!bench.json)
+    print_cost(bench, {},
+               formatted("%-30s %8s %10s %10s %12s %10s", "variant", "length", "ms", "peak MB", "parameters",
+                         "GFLOP"));
+  for (const std::string& variant : bench.variants) {
+    if (const std::string reason = obstacle(variant, bench); reason.empty())
+      bench_variant(choose(variant), bench);
+    else
+      print_skipped(bench, variant, bench.lengths.front(), reason);
   }
-  flush_output();
   return exit_success;
 }
 
@@ -207,33 +334,28 @@ std::function<int()> add_bench_command(CLI::App& app) {
       "attention",
       "Measures time, memory, parameters and operations of every attention variant, and how they grow");
   auto options = std::make_shared<BenchOptions>();
-  command->add_option("--variants", options->variants, "all, or names separated by commas")
-      ->delimiter(',')
-      ->type_name("LIST")
-      ->capture_default_str();
-  command->add_option("--lengths", options->lengths, "Lengths of the sequences")
-      ->delimiter(',')
-      ->type_name("LIST")
-      ->capture_default_str();
-  const auto integer = [&](const char* flag, std::int64_t& value, const char* help) {
-    command->add_option(flag, value, help)->type_name("INT")->capture_default_str();
+  const auto add = [&](const char* flag, auto& value, const char* type, const char* help) {
+    return command->add_option(flag, value, help)->type_name(type);
   };
-  integer("--width", options->cost.width, "Width d of the model");
-  integer("--heads", options->cost.heads, "Heads");
-  integer("--batch", options->cost.batch, "Sequences in the batch");
-  integer("--repetitions", options->cost.repetitions, "Timed passes; the fastest one is reported");
-  integer("--threads", options->threads, "Number of threads; 0: one per processor");
-  command
-      ->add_option("--memory-limit", options->memory_limit_mb,
-                   "Skip lengths that need more memory; 0: half of the free memory")
-      ->type_name("MB");
-  command->add_flag("--causal", options->cost.causal, "Measure the causal forms");
-  command
-      ->add_option("--set", options->assignments,
-                   "A setting of a variant, for example reformer.rounds=4; may be repeated")
-      ->type_name("VARIANT.NAME=VALUE")
+  add("--variants", options->variants, "LIST", "all, or names separated by commas")
+      ->delimiter(',')
+      ->capture_default_str();
+  add("--lengths", options->lengths, "LIST", "Lengths of the sequences")
+      ->delimiter(',')
+      ->capture_default_str();
+  add("--width", options->width, "INT", "Width d of the model")->capture_default_str();
+  add("--heads", options->heads, "INT", "Heads")->capture_default_str();
+  add("--batch", options->batch, "INT", "Sequences in the batch")->capture_default_str();
+  add("--repetitions", options->repetitions, "INT", "Timed passes; the fastest one is reported")
+      ->capture_default_str();
+  add("--threads", options->threads, "INT", "Number of threads; 0: one per processor")->capture_default_str();
+  add("--memory-limit", options->memory_limit_mb, "MB",
+      "Skip lengths that need more memory; 0: half of the free memory");
+  command->add_flag("--causal", options->causal, "Measure the causal forms");
+  add("--set", options->assignments, "VARIANT.NAME=VALUE",
+      "A setting of a variant, for example reformer.rounds=4; may be repeated")
       ->allow_extra_args(false);
-  options->device.add(*command, "--device", "DEVICE", "Device to compute on (default: cpu)");
+  options->device_flag.add(*command, "--device", "DEVICE", "Device to compute on (default: cpu)");
   command->add_flag("--profile", options->profile, "Print the time of a pass by kernel");
   command->add_flag("--json", options->json,
                     "Print a line of JSON for each variant and length, and one for each variant");
@@ -242,7 +364,7 @@ std::function<int()> add_bench_command(CLI::App& app) {
       "defaults with max_length = length.\n"
       "Times are for a forward and a backward pass in training, without dropout. Exponents are fitted to\n"
       "lengths from 1024 on.\n");
-  return [options] { return run(*options); };
+  return [options] { return run_bench(*options); };
 }
 
 }  // namespace heed::programs

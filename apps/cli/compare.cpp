@@ -26,6 +26,7 @@
 #include <optional>
 #include <span>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "heed/apps/cli/task_program.h"
@@ -111,7 +112,8 @@ class CellProcesses {
     std::size_t next = 0;
     while (next < waiting_.size() || !running_.empty()) {
       const bool stop = InterruptGuard::interrupted();
-      if (stop) end_running();
+      if (stop && !std::exchange(ending_, true))
+        for (const auto& [process, cell] : running_) ::kill(process, SIGTERM);
       if (stop && running_.empty()) break;
       for (; !stop && next < waiting_.size() && running_.size() < static_cast<std::size_t>(jobs); ++next)
         running_[start_cell(kind_, cells_[waiting_[next]], opened(waiting_[next]))] = waiting_[next];
@@ -124,14 +126,7 @@ class CellProcesses {
   }
 
  private:
-  fs::path parent_folder(std::size_t cell) const { return folder_ / cells_[cell].name; }
   OpenFolder opened(std::size_t cell) const { return opened_->make_folder(cells_[cell].name); }
-
-  void end_running() {
-    if (ending_) return;
-    ending_ = true;
-    for (const auto& [process, cell] : running_) ::kill(process, SIGTERM);
-  }
 
   /// Collects the result of a process that ended; sleeps briefly if there is none.
   void collect() {
@@ -152,9 +147,9 @@ class CellProcesses {
                                    ::strsignal(WTERMSIG(status)), ")");
       write_result(killed, opened(cell));
     } else if (WEXITSTATUS(status) == exit_success) {
-      results_[cell] = read_result(cells_[cell], parent_folder(cell));
+      results_[cell] = read_result(cells_[cell], folder_ / cells_[cell].name);
     } else if (WEXITSTATUS(status) == exit_failure) {
-      results_[cell] = read_failure(parent_folder(cell));
+      results_[cell] = read_failure(folder_ / cells_[cell].name);
     }
     show(cell);
   }
@@ -198,10 +193,6 @@ std::vector<std::string> parts_of(const std::string& text) {
       parts.back() += c;
   }
   return parts;
-}
-
-std::vector<std::string> parts_of_flag(const TextFlag& flag) {
-  return flag.given() ? parts_of(flag.value()) : std::vector<std::string>();
 }
 
 /// Returns the setting of a data flag of the task's program: data.file for --data,
@@ -260,9 +251,9 @@ class CompareCommand {
           return CellProcesses(plan.kind, cells, folder).run(jobs);
         },
         [](std::string_view text) { print_message("compare", std::string(text)); });
-    std::cout << (table == "text"   ? found.text()
+    std::cout << (table == "text"   ? comparison_text(found.rows)
                   : table == "json" ? comparison_json_lines(found.rows)
-                                    : found.markdown());
+                                    : comparison_markdown(found.rows));
     flush_output();
     if (InterruptGuard::interrupted()) return InterruptGuard::exit_status();
     const bool failed =
@@ -283,7 +274,8 @@ class CompareCommand {
       const int processors = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
       settings.set("threads", std::to_string(std::max(1, processors / jobs)), "--jobs");
     }
-    ComparisonPlan plan{*kind, settings, parts_of_flag(attention_), {}, {}};
+    ComparisonPlan plan{*kind, settings, {}, {}, {}};
+    if (attention_.given()) plan.attentions = parts_of(attention_.value());
     plan.halving = halving_;
     plan.draws = random_.given() ? random_.count(1, 10'000) : 0;
     for (const std::string& assignment : grid_) plan.settings.push_back(varied_setting(assignment));
@@ -292,17 +284,17 @@ class CompareCommand {
         const std::string name = assigned_name(assignment);
         plan.settings.push_back({name, parts_of(assignment.substr(name.size() + 1))});
       }
-    for (const ComparedSetting& setting : plan.settings) check_setting_name(settings, *kind, setting.name);
-    for (const ComparedSetting& setting : plan.settings)
+    std::vector<std::string> names;
+    for (const Setting& setting : settings.declared()) names.push_back(setting.name);
+    for (const ComparedSetting& setting : plan.settings) {
+      if (!belongs_to_attention(kind->stacks, setting.name)) check_name("setting", setting.name, names);
       if (steps_.given() && setting.name == "training.steps")
         throw SettingsError("--steps and --set training.steps set the same setting: give one");
+    }
     const auto sets_seed = [](const std::string& assignment) { return assigned_name(assignment) == "seed"; };
     if (seeds_.given() && std::ranges::any_of(assignments_, sets_seed))
       throw SettingsError("--seeds and --set seed set the same setting: give one");
-    plan.seeds.clear();
-    const std::vector<std::string> seeds =
-        seeds_.given() ? parts_of_flag(seeds_) : std::vector<std::string>{settings.json("seed")};
-    for (const std::string& seed : seeds) {
+    for (const std::string& seed : parts_of(seeds_.value(settings.json("seed")))) {
       Settings checked = settings;
       checked.set("seed", seed, "--seeds");
       plan.seeds.push_back(checked.get<std::int64_t>("seed"));
@@ -317,13 +309,6 @@ class CompareCommand {
     if (dots == std::string::npos || values.find_first_of(",[{\"") != std::string::npos)
       return {name, parts_of(values)};
     return {name, {values.substr(0, dots), values.substr(dots + 2)}, true};
-  }
-
-  static void check_setting_name(const Settings& settings, const TaskKind& kind, const std::string& name) {
-    if (settings.has(name) || belongs_to_attention(kind.stacks, name)) return;
-    std::vector<std::string> names;
-    for (const Setting& one : settings.declared()) names.push_back(one.name);
-    check_name("setting", name, names);
   }
 
   /// A single value that does not belong to an attention, applied below the flags. Settings of an attention

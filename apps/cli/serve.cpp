@@ -476,12 +476,13 @@ class PageServer {
                          "'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'"));
       });
     });
-    server_.Get("/state", [&page](const httplib::Request& request, httplib::Response& response) {
-      reply(response, [&] { send(response, 200, page.state(request.get_param_value("have"))); });
-    });
-    server_.Get("/model", [&page](const httplib::Request&, httplib::Response& response) {
-      reply(response, [&] { send(response, 200, page.model()); });
-    });
+    const auto get = [&](const char* path, auto make) {
+      server_.Get(path, [make](const httplib::Request& request, httplib::Response& response) {
+        reply(response, [&] { send(response, 200, make(request)); });
+      });
+    };
+    get("/state", [&page](const auto& request) { return page.state(request.get_param_value("have")); });
+    get("/model", [&page](const auto&) { return page.model(); });
     server_.Post("/answer", [&page](const httplib::Request& request, httplib::Response& response,
                                     const httplib::ContentReader& read) {
       reply(response, [&] { send(response, 200, page.answer(read_body(request, read))); });

@@ -33,7 +33,7 @@ std::string folder_name(const std::string& choice) {
   return concat_text(name.substr(0, longest), '-', compute_digest(choice).substr(0, 16));
 }
 
-void check_distinct(const char* what, const std::vector<std::string>& values) {
+void check_distinct(const std::string& what, const std::vector<std::string>& values) {
   std::set<std::string> seen;
   for (const std::string& value : values)
     if (!seen.insert(value).second) throw SettingsError(concat_text(what, ": ", value, " is named twice"));
@@ -124,7 +124,7 @@ std::vector<ComparisonCell> plan_cells(const ComparisonPlan& plan) {
   std::vector<std::string> attentions = plan.attentions, names, seeds;
   for (const ComparedSetting& setting : plan.settings) {
     names.push_back(setting.name);
-    check_distinct(setting.name.c_str(), setting.values);
+    check_distinct(setting.name, setting.values);
   }
   check_distinct("settings", names);
   if (plan.draws > 0 && plan.settings.empty() && plan.attentions.size() < 2)
@@ -165,18 +165,14 @@ std::vector<ComparisonCell> plan_cells(const ComparisonPlan& plan) {
     if (!one.attention.empty()) choose_attentions(settings, plan.kind.stacks, {.attention = one.attention});
     assign(true);
     std::string choice = one.attention;
-    std::vector<std::pair<std::string, std::string>> varied;
-    if (attentions.size() > 1) varied.emplace_back("attention", one.attention);
-    for (std::size_t i = 0; i < one.values.size(); ++i) {
-      if (plan.settings[i].values.size() < 2) continue;
-      varied.emplace_back(names[i], one.values[i]);
-      choice += concat_text(choice.empty() ? "" : ", ", names[i], "=", one.values[i]);
-    }
+    for (std::size_t i = 0; i < one.values.size(); ++i)
+      if (plan.settings[i].values.size() > 1)
+        choice += concat_text(choice.empty() ? "" : ", ", names[i], "=", one.values[i]);
     const std::string folder = choice.empty() ? "as_set" : folder_name(choice);
     if (choice.empty()) choice = "as set";
     for (const std::int64_t seed : plan.seeds) {
       settings.set("seed", std::to_string(seed), "seeds");
-      cells.push_back({choice, concat_text(folder, "-seed", seed), seed, settings, varied});
+      cells.push_back({choice, concat_text(folder, "-seed", seed), seed, settings});
     }
   }
   return cells;
@@ -185,8 +181,8 @@ std::vector<ComparisonCell> plan_cells(const ComparisonPlan& plan) {
 std::vector<ComparisonCell> shortened(std::span<const ComparisonCell> cells, std::int64_t steps) {
   std::vector<ComparisonCell> shorter(cells.begin(), cells.end());
   for (ComparisonCell& cell : shorter) {
-    for (const auto& [name, value] : cell.varied)
-      if (name == "training.steps" || name == "training.epochs")
+    for (const char* const name : {"training.steps", "training.epochs"})
+      if (cell.settings.json(name) != cells.front().settings.json(name))
         throw SettingsError(
             concat_text("halving chooses the steps of each training, and ", name, " is compared"));
     if (cell.settings.get<std::int64_t>("training.epochs") > 0)

@@ -125,20 +125,19 @@ void check_same_settings(const ComparisonCell& cell, const std::string& there, c
        measuring_alone ? "its result.json to measure it again" : "that folder to train it again");
 }
 
-/// Throws if the run in a cell's folder has another number of steps than the cell, since it would
-/// resume with another schedule. The run folder itself refuses damage, and everything else that a
-/// run cannot resume with.
+/// Throws if the run in a cell's folder has another number of steps than the cell, since it would resume
+/// with another schedule. The run folder itself refuses everything else that a run cannot resume with.
 void check_schedule(const ComparisonCell& cell, const fs::path& folder) {
+  const fs::path run = folder / run_name;
   std::vector<KeyDifference> differences;
   try {
-    differences =
-        key_differences(read_file(folder / run_name / "config.json"), cell.settings.json(), "the run");
+    differences = key_differences(read_file(run / "config.json"), cell.settings.json(), "the run");
   } catch (const Error&) {  // there is no run, or whoever opens it says so
   }
   for (const auto& [key, before, now] : differences)
     if ((key == "training.steps" || key == "training.epochs" || key == "training.patience") &&
         before != "not set")
-      fail((folder / run_name).string(), " was made with ", key, '=', before, " (now ", now,
+      fail(run.string(), " was made with ", key, '=', before, " (now ", now,
            "): compare in another folder, or remove ", folder.string(), " to train it again");
 }
 
@@ -209,7 +208,23 @@ std::optional<CellResult> read_result(const ComparisonCell& cell, const fs::path
   return std::nullopt;
 }
 
-std::map<std::string, std::string> ComparedData::digests(const ComparisonCell& cell) {
+namespace {
+
+/// The digests of the parts of the data of cells, read once for cells with the same data.
+class ComparedData {
+ public:
+  explicit ComparedData(const TaskKind& kind) : kind_(kind) {}
+  void check_measurable(const ComparisonCell& cell);
+  void check_same(const ComparisonCell& cell, const fs::path& folder);
+
+ private:
+  const std::map<std::string, std::string>& digests(const ComparisonCell& cell);
+
+  const TaskKind& kind_;
+  std::map<std::string, std::map<std::string, std::string>> known_;  // by the settings of the data
+};
+
+const std::map<std::string, std::string>& ComparedData::digests(const ComparisonCell& cell) {
   Json key = Json::parse(cell.settings.json());
   for (const char* const name : {"model", "training", "tokenizer", "threads", "device", "precision"})
     key.erase(name);
@@ -223,7 +238,7 @@ std::map<std::string, std::string> ComparedData::digests(const ComparisonCell& c
 }
 
 void ComparedData::check_measurable(const ComparisonCell& cell) {
-  const auto parts = digests(cell);
+  const auto& parts = digests(cell);
   if (!cell.part.empty() && !parts.contains(cell.part))
     throw SettingsError(concat_text(
         "the data has no ", cell.part,
@@ -240,6 +255,8 @@ void ComparedData::check_same(const ComparisonCell& cell, const fs::path& folder
     check(run.data_digest(part) == digest, folder, ": its data has changed since (", part,
           "), so it cannot be compared with the others: remove that folder, or compare in another one");
 }
+
+}  // namespace
 
 std::vector<std::size_t> cells_to_train(const TaskKind& kind, std::span<const ComparisonCell> cells,
                                         const fs::path& folder,
@@ -374,7 +391,6 @@ Comparison compare(const ComparisonPlan& plan, const fs::path& folder, const Cel
       const auto results = train_cells(shorter);
       if (!std::ranges::all_of(results, is_measured)) return found;
       const std::vector<ComparisonRow> rows = comparison_rows(shorter, results);
-      if (found.mattered.empty()) found.mattered = setting_importance(shorter, rows);
       for (const ComparisonRow& row : rows)
         for (const std::string& failure : row.failures)
           failed.push_back({.choice = row.choice,
@@ -389,7 +405,6 @@ Comparison compare(const ComparisonPlan& plan, const fs::path& folder, const Cel
   const auto results = train_cells(found.cells);
   found.finished = std::ranges::all_of(results, is_measured);
   found.rows = comparison_rows(found.cells, results);
-  if (!plan.halving) found.mattered = setting_importance(found.cells, found.rows);
   std::vector<std::vector<Progress>> progress;
   for (const ComparisonRow& row : found.rows)
     progress.push_back(
@@ -408,11 +423,11 @@ Comparison compare(const ComparisonPlan& plan, const fs::path& folder, const Cel
     best_first.push_back(found.cells[i]);
   found.cells = std::move(best_first);
   const OpenFolder opened(folder);
-  opened.write("table.txt", found.text());
-  opened.write("table.md", found.markdown());
+  opened.write("table.txt", comparison_text(found.rows));
+  opened.write("table.md", comparison_markdown(found.rows));
   opened.write("table.jsonl", comparison_json_lines(found.rows));
-  opened.write("report.html", comparison_html(concat_text("Comparison: ", plan.kind.name), found.rows,
-                                              found.mattered, progress));
+  opened.write("report.html",
+               comparison_html(concat_text("Comparison: ", plan.kind.name), found.rows, progress));
   return found;
 }
 

@@ -47,8 +47,6 @@ struct ComparisonCell {
   std::string name;    ///< of its folder; it depends on the choice and the seed alone
   std::int64_t seed = 1;
   Settings settings;
-  /// The value of each varied setting in this choice; the attention comes first if it varies.
-  std::vector<std::pair<std::string, std::string>> varied = {};
   std::string part = {};  ///< evaluated part; "": "test", or "valid" if there is no test part
 };
 
@@ -94,26 +92,9 @@ std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& c
 /// or run there has other settings, throws an Error naming the difference, so that earlier work is
 /// never overwritten. Threads and device may differ.
 std::optional<CellResult> read_result(const ComparisonCell& cell, const std::filesystem::path& folder);
-/// The data digests of cells, cached for cells with the same data.
-class ComparedData {
- public:
-  explicit ComparedData(const TaskKind& kind) : kind_(kind) {}
-  /// Throws a SettingsError if the data of a cell has no part to evaluate on. Errors of reading it
-  /// propagate.
-  void check_measurable(const ComparisonCell& cell);
-  /// Throws an Error that names the changed part if a finished cell was trained on other data.
-  void check_same(const ComparisonCell& cell, const std::filesystem::path& folder);
-
- private:
-  std::map<std::string, std::string> digests(const ComparisonCell& cell);
-
-  const TaskKind& kind_;
-  // By the settings that determine the data.
-  std::map<std::string, std::map<std::string, std::string>> known_;
-};
-
-/// Returns the indices of cells without a result; `results` receives the results of the others.
-/// Throws as read_result() and ComparedData do.
+/// Returns the indices of cells without a result; `results` receives the results of the others. Throws as
+/// read_result() does, an Error for a finished cell that was trained on other data, and a SettingsError if
+/// the data of a cell has no part to evaluate on.
 std::vector<std::size_t> cells_to_train(const TaskKind& kind, std::span<const ComparisonCell> cells,
                                         const std::filesystem::path& folder,
                                         std::vector<std::optional<CellResult>>& results);
@@ -186,10 +167,6 @@ std::vector<std::string> best_choices(std::span<const ComparisonRow> rows);
 std::vector<std::size_t> best_cells(std::span<const ComparisonCell> cells,
                                     std::span<const ComparisonRow> rows,
                                     std::span<const std::optional<CellResult>> results);
-/// Returns, for a comparison of two or more settings, one line per setting: the mean of the first
-/// metric (of best_choices) at each value, or in each third of a range, and the share of the variance between
-/// choices that the setting explains. The largest share comes first; "" if too little varies.
-std::string setting_importance(std::span<const ComparisonCell> cells, std::span<const ComparisonRow> rows);
 /// Returns a line of JSON for each choice, with all figures.
 std::string comparison_json_lines(std::span<const ComparisonRow> rows);
 
@@ -199,12 +176,7 @@ struct Comparison {
   /// In the order of the plan; with --halving, the fully trained choices, then those that failed
   /// before.
   std::vector<ComparisonRow> rows = {};
-  /// setting_importance(); with --halving, of the first round, which has all choices.
-  std::string mattered = {};
   bool finished = false;  ///< no cell was stopped
-
-  std::string text() const { return comparison_text(rows) + mattered; }
-  std::string markdown() const { return comparison_markdown(rows) + mattered; }
 };
 /// Trains the cells of the plan in the folder, and writes table.txt, table.md, table.jsonl and
 /// report.html there. Writes nothing if a round of a search was stopped. Throws a SettingsError for
@@ -212,10 +184,9 @@ struct Comparison {
 Comparison compare(const ComparisonPlan& plan, const std::filesystem::path& folder,
                    const CellTrainer& train_cells, const std::function<void(std::string_view)>& say);
 
-/// Returns a self-contained page for a comparison: the table, `notes` below it, quality against
-/// cost, and the learning curves of all choices. `progress[i]` belongs to one seed of row i, or is
-/// empty.
+/// Returns a self-contained page for a comparison: the table, quality against cost, and the learning curves
+/// of all choices. `progress[i]` belongs to one seed of row i, or is empty.
 std::string comparison_html(std::string_view title, std::span<const ComparisonRow> rows,
-                            const std::string& notes, std::span<const std::vector<Progress>> progress);
+                            std::span<const std::vector<Progress>> progress);
 
 }  // namespace heed

@@ -8,6 +8,7 @@
 #include "heed/apps/data/text_file.h"
 #include "heed/apps/report/report.h"
 #include "heed/base/json.h"
+#include "heed/base/names.h"
 #include "heed/base/plain_numbers.h"
 #include "heed/base/unicode.h"
 #include "heed/core/random.h"
@@ -22,7 +23,7 @@ constexpr std::size_t fewest_seeds = 3;  // that can tell how much a seed matter
 
 using Figure = std::function<double(const CellResult&)>;
 
-/// Returns a figure of a row's results, one for each seed.
+/// Returns the mean and the deviation of a figure over the seeds of a row.
 Spread spread_over(const ComparisonRow& row, const Figure& figure) {
   std::vector<double> values;
   for (const CellResult& result : row.results) values.push_back(figure(result));
@@ -52,14 +53,10 @@ Spread metric_spread(const ComparisonRow& row, const std::string& name,
   });
 }
 
-std::vector<std::string> metric_names(std::span<const ComparisonRow> rows) {
-  for (const ComparisonRow& row : rows)
-    if (!row.results.empty()) {
-      std::vector<std::string> names;
-      for (const Metric& metric : row.results.front().metrics) names.push_back(metric.name);
-      return names;
-    }
-  return {};
+/// Returns a result of the first row that was measured; null if there is none.
+const CellResult* any_result(std::span<const ComparisonRow> rows) {
+  const auto found = std::ranges::find_if(rows, [](const auto& row) { return !row.results.empty(); });
+  return found == rows.end() ? nullptr : &found->results.front();
 }
 
 std::string difference_text(const Difference& difference) {
@@ -67,16 +64,12 @@ std::string difference_text(const Difference& difference) {
          (difference.p > 0 ? formatted(" (p %.2g)", difference.p) : " (p < 0.001)");
 }
 
-/// Returns the metrics that rank a result: of the validation part, if there is such a part.
-const std::vector<Metric>& ranking_metrics(const CellResult& result) {
-  return result.validation.empty() ? result.metrics : result.validation;
-}
-
-/// Returns the mean of each ranking metric over results, as losses: smaller is better.
+/// Returns the mean of each metric on the validation part, or without one on the measured part, over results;
+/// as losses: smaller is better.
 std::vector<double> mean_losses(std::span<const CellResult> results) {
   std::vector<double> losses;
   for (const CellResult& result : results) {
-    const std::vector<Metric>& metrics = ranking_metrics(result);
+    const std::vector<Metric>& metrics = result.validation.empty() ? result.metrics : result.validation;
     losses.resize(std::max(losses.size(), metrics.size()));
     for (std::size_t i = 0; i < metrics.size(); ++i)
       losses[i] += (metrics[i].larger_is_better ? -metrics[i].value : metrics[i].value) /
@@ -102,7 +95,9 @@ Json spread_json(const Spread& spread) {
 /// Returns the cells of the table, header first. A choice without results has two cells, the second
 /// with the reason.
 std::vector<std::vector<std::string>> comparison_table(std::span<const ComparisonRow> rows) {
-  const std::vector<std::string> metrics = metric_names(rows);
+  std::vector<std::string> metrics;
+  if (const CellResult* const result = any_result(rows))
+    for (const Metric& metric : result->metrics) metrics.push_back(metric.name);
   const bool has_both = std::ranges::any_of(rows, [](const ComparisonRow& row) {
     return has_validation(row) && row.results.front().part != "valid";
   });
@@ -312,8 +307,8 @@ std::string comparison_json_lines(std::span<const ComparisonRow> rows) {
                  {"missing", row.missing}};
     if (!row.results.empty()) {
       line["part"] = row.results.front().part;
-      for (const std::string& name : metric_names({&row, 1}))
-        line["metrics"][name] = spread_json(metric_spread(row, name));
+      for (const Metric& metric : row.results.front().metrics)
+        line["metrics"][metric.name] = spread_json(metric_spread(row, metric.name));
       for (const Metric& metric : row.results.front().validation)
         line["validation"][metric.name] =
             spread_json(metric_spread(row, metric.name, &CellResult::validation));
@@ -332,65 +327,11 @@ std::string comparison_json_lines(std::span<const ComparisonRow> rows) {
   return text;
 }
 
-namespace {
-
-/// Returns the mean of the first ranking metric over the seeds; NaN if there is none.
-double quality_of_row(const ComparisonRow& row) {
-  if (row.results.empty() || row.results.front().metrics.empty()) return std::nan("");
-  return spread_over(row, [](const CellResult& result) { return ranking_metrics(result).front().value; })
-      .mean;
-}
-
-/// The rows with a known quality, grouped by the value of one setting.
-struct ValueGroup {
-  std::string value;
-  std::vector<double> qualities;
-  double mean() const { return mean_and_deviation(qualities).mean; }
-};
-
-/// Returns the groups by value, in the order of their first row; many different numbers are cut
-/// into thirds.
-std::vector<ValueGroup> value_groups(std::vector<std::pair<std::string, double>> rows) {
-  constexpr std::size_t few = 6, thirds = 3;
-  std::vector<ValueGroup> groups;
-  const auto add = [&](const std::string& value, double quality) {
-    auto found = std::ranges::find(groups, value, &ValueGroup::value);
-    if (found == groups.end()) found = groups.insert(found, {value, {}});
-    found->qualities.push_back(quality);
-  };
-  for (const auto& [value, quality] : rows) add(value, quality);
-  if (groups.size() <= few) return groups;
-  const auto number = [](const auto& row) { return parsed_number(row.first).value_or(0); };
-  std::ranges::stable_sort(rows, {}, number);
-  groups.clear();
-  for (std::size_t third = 0; third < thirds; ++third) {
-    const std::size_t begin = rows.size() * third / thirds, end = rows.size() * (third + 1) / thirds;
-    ValueGroup& group = groups.emplace_back();
-    group.value = rows[begin].first + " to " + rows[end - 1].first;
-    for (std::size_t i = begin; i < end; ++i) group.qualities.push_back(rows[i].second);
-  }
-  return groups;
-}
-
-/// Returns the share of the variance between rows that the groups explain (eta squared).
-double share_between(std::span<const ValueGroup> groups) {
-  double count = 0, sum = 0, between = 0, all = 0;
-  for (const ValueGroup& group : groups)
-    for (const double quality : group.qualities) sum += quality, ++count;
-  for (const ValueGroup& group : groups)
-    for (const double quality : group.qualities) {
-      between += (group.mean() - sum / count) * (group.mean() - sum / count);
-      all += (quality - sum / count) * (quality - sum / count);
-    }
-  return all > 0 ? between / all : 0;
-}
-
-}  // namespace
-
 std::vector<std::string> best_choices(std::span<const ComparisonRow> rows) {
   std::vector<const ComparisonRow*> order;
   for (const ComparisonRow& row : rows)
-    if (std::isfinite(quality_of_row(row))) order.push_back(&row);
+    if (const auto losses = mean_losses(row.results); !losses.empty() && std::isfinite(losses.front()))
+      order.push_back(&row);
   std::ranges::stable_sort(order, {}, [](const ComparisonRow* row) { return mean_losses(row->results); });
   std::vector<std::string> best;
   for (const ComparisonRow* row : order) best.push_back(row->choice);
@@ -415,69 +356,34 @@ std::vector<std::size_t> best_cells(std::span<const ComparisonCell> cells,
   return best;
 }
 
-std::string setting_importance(std::span<const ComparisonCell> cells, std::span<const ComparisonRow> rows) {
-  if (cells.empty() || cells.front().varied.size() < 2) return "";
-  std::vector<std::pair<double, std::string>> lines;
-  std::size_t known = 0;
-  std::string metric;
-  for (std::size_t which = 0; which < cells.front().varied.size(); ++which) {
-    std::vector<std::pair<std::string, double>> values;
-    for (const ComparisonRow& row : rows) {
-      const double quality = quality_of_row(row);
-      if (!std::isfinite(quality)) continue;
-      metric = row.results.front().metrics.front().name + (has_validation(row) ? " on the valid part" : "");
-      values.emplace_back(std::ranges::find(cells, row.choice, &ComparisonCell::choice)->varied[which].second,
-                          quality);
-    }
-    known = values.size();
-    const std::vector<ValueGroup> groups = value_groups(std::move(values));
-    if (groups.size() < 2) continue;
-    std::string text = concat_text("  ", cells.front().varied[which].first, " ",
-                                   formatted("%.0f", 100 * share_between(groups)), " %:");
-    for (const ValueGroup& group : groups)
-      text += concat_text(&group == groups.data() ? " " : ", ", group.value, ' ',
-                          formatted("%.4g", group.mean()));
-    lines.emplace_back(share_between(groups), unicode::message_line(text) + "\n");
-  }
-  if (known < 4 || lines.empty()) return "";
-  std::ranges::stable_sort(lines, std::ranges::greater(), &std::pair<double, std::string>::first);
-  std::string text = concat_text("what mattered for ", metric, ", over ", known,
-                                 " choices (share of the variance between them; means):\n");
-  for (const auto& [share, line] : lines) text += line;
-  return text;
-}
-
 std::string comparison_html(std::string_view title, std::span<const ComparisonRow> rows,
-                            const std::string& notes, std::span<const std::vector<Progress>> progress) {
+                            std::span<const std::vector<Progress>> progress) {
   auto table = comparison_table(rows);
   for (std::vector<std::string>& line : table)
     for (std::string& cell : line) replace_all(cell, " +- ", " ± ");
-  Json sections = {{{"compact", table}, {"notes", comparison_notes(rows) + notes}}};
-  const auto measured = std::ranges::find_if(rows, [](const auto& row) { return !row.results.empty(); });
-  if (measured == rows.end() || measured->results.front().metrics.empty())
-    return page::html({{"title", title}, {"sections", sections}});
+  Json sections = {{{"compact", table}, {"notes", comparison_notes(rows)}}};
+  const CellResult* const measured = any_result(rows);
+  if (!measured || measured->metrics.empty()) return page::html({{"title", title}, {"sections", sections}});
 
-  const std::string metric = measured->results.front().metrics.front().name;
+  const std::string metric = measured->metrics.front().name;
   Json charts = Json::array();
-  const auto add_marks = [&](const std::string& cost, const Figure& value) {
+  for (const auto& [name, cost] :
+       {std::pair("training time in seconds", costs[1]), {"peak memory in MB", costs[2]}}) {
     Json series = Json::array();  // for each row, in order, so that colours are the same in all charts
     for (const ComparisonRow& row : rows) {
       Json points = Json::array();
       for (const CellResult& result : row.results) {
-        const double x = value(result), y = result.metrics.front().value;
+        const double x = cost.scale * cost.figure(result), y = result.metrics.front().value;
         if (std::isfinite(x) && std::isfinite(y)) points.push_back({x, y});
       }
       series.push_back({{"name", row.choice}, {"points", std::move(points)}});
     }
     charts.push_back({{"kind", "marks"},
-                      {"title", metric + " against " + cost},
-                      {"x", cost},
+                      {"title", concat_text(metric, " against ", name)},
+                      {"x", name},
                       {"y", metric},
                       {"series", std::move(series)}});
-  };
-  add_marks("training time in seconds", [](const CellResult& r) { return r.training_seconds; });
-  add_marks("peak memory in MB", [](const CellResult& r) { return static_cast<double>(r.peak_bytes) / 1e6; });
-
+  }
   std::vector<page::RunRecords> runs;
   for (std::size_t i = 0; i < rows.size(); ++i) runs.push_back({rows[i].choice, progress[i]});
   sections.push_back({{"title", "Quality against cost"}, {"charts", std::move(charts)}});

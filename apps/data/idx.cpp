@@ -5,6 +5,7 @@
 
 #include "heed/apps/data/gzip.h"
 #include "heed/base/error.h"
+#include "heed/base/names.h"
 
 namespace heed {
 namespace {
@@ -68,20 +69,12 @@ std::string image_line(const Images& images, std::size_t index) {
 
 Images parse_image_line(std::string_view line) {
   std::vector<std::int64_t> numbers;
-  const char* at = line.data();
-  const char* const end = at + line.size();
-  while (at != end) {
-    if (*at == ' ') {
-      ++at;
-      continue;
-    }
-    std::int64_t value = 0;
-    const auto [next, error] = std::from_chars(at, end, value);
-    check(error == std::errc() && value >= 0 && (next == end || *next == ' '),
+  for (const std::string_view word : split_at(line, " ")) {
+    std::int64_t& value = numbers.emplace_back(-1);
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    check(error == std::errc() && value >= 0 && end == word.data() + word.size(),
           "an image is a line of numbers (rows, columns, and the values 0 to 255 row by row), but number ",
-          numbers.size() + 1, " is none");
-    numbers.push_back(value);
-    at = next;
+          numbers.size(), " is none");
   }
   check(numbers.size() > 2, "an image is a line of its rows, columns and values, but there are only ",
         numbers.size(), " numbers");

@@ -1,7 +1,6 @@
 #include "heed/apps/data/labelled_text.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -12,7 +11,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "heed/apps/data/columns.h"
 #include "heed/apps/data/table.h"
 #include "heed/apps/data/text_file.h"
 #include "heed/base/descriptor.h"
@@ -33,16 +31,12 @@ fs::file_type type_of(const fs::path& path) {
   return type;
 }
 
-/// The limit on labels. Labels that would break one-line answers, JSON or tables are refused.
 constexpr std::size_t longest_label = 1000;  // bytes
+
+/// Whether a label breaks neither one-line answers nor JSON or tables.
 bool is_label(std::string_view label) {
   return label.size() <= longest_label && label.find_first_of("\n\r") == std::string::npos &&
          unicode::find_invalid(label) == std::string::npos;
-}
-
-/// Checks a label; builds the text of its place only if it is refused.
-void check_label_at(std::string_view label, const auto& row) {
-  if (!is_label(label)) check_label(label, row.place());
 }
 
 // --- formats that are one file -----------------------------------------------------------------------------
@@ -62,7 +56,7 @@ LabelledText read_labelled_lines(const FileInput& input) {
     if (space == 0)
       fail(lines.place(), ": the line ", line->empty() ? "is empty" : "begins with a space",
            "; expected a label, a space and a text");
-    check_label_at(line->substr(0, space), lines);
+    if (!is_label(line->substr(0, space))) check_label(line->substr(0, space), lines.place());
     text.add(line->substr(std::min(space + 1, line->size())), line->substr(0, space), lines.origin(),
              lines.number());
   }
@@ -167,7 +161,7 @@ LabelledText read_labelled_table(const FileInput& input) {
     if (cells[0].empty() && needs_label)
       fail(row.place(), ": the label in column ", row.names[0],
            " is empty; data.missing=drop leaves such rows out");
-    check_label_at(cells[0], row);
+    if (!is_label(cells[0])) check_label(cells[0], row.place());
     if (weighted) text.weights.push_back(weight_in(row.cells.back(), row));
     const std::string words = joined(cells.subspan(before));
     if (options.pairs)
@@ -226,24 +220,6 @@ std::string read_document(const fs::path& path, const LabelledOptions& options, 
   return text;
 }
 
-/// Reads one file per class, with one text per line.
-LabelledText read_class_files(std::span<const fs::path> files, const LabelledOptions& options,
-                              ReadReport* report) {
-  LabelledText text;
-  for (const fs::path& file : files) {
-    check(type_of(file) == fs::file_type::regular, file.string(),
-          ": a regular file is needed for the texts of a class");
-    const std::string label = file.filename().string();
-    check_label(label, file.string());
-    TextLines lines(file, options.text, report);
-    while (const auto line = lines.next()) {
-      if (line->empty()) fail(lines.place(), ": the line is empty; expected a text on each line");
-      text.add(*line, label, lines.origin(), lines.number());
-    }
-  }
-  return text;
-}
-
 /// Whether a name belongs to a part of the data, or a file of examples, rather than to a class.
 bool is_name_of_data(const fs::path& path) {
   constexpr std::string_view parts[] = {"train", "training", "test", "testing", "valid",  "validation",
@@ -280,50 +256,49 @@ LabelledText read_class_folder(const fs::path& path, const LabelledOptions& opti
   const bool folders = std::ranges::any_of(
       classes, [](const fs::path& entry) { return type_of(entry) == fs::file_type::directory; });
   if (options.format != "folders") check_names_of_classes(path, classes, folders);
-  if (!folders) return read_class_files(classes, options, report);
   LabelledText text;
-  for (const fs::path& folder : classes) {
-    check(type_of(folder) == fs::file_type::directory, folder.string(),
-          ": expected one folder for each class, but this is a file");
-    check_label(folder.filename().string(), folder.string());
-    const std::vector<fs::path> documents = sorted_entries(folder);
-    check(!documents.empty(), folder.string(), ": the class has no documents");
+  for (const fs::path& entry : classes) {
+    const std::string label = entry.filename().string();
+    check(type_of(entry) == (folders ? fs::file_type::directory : fs::file_type::regular), entry.string(),
+          folders ? ": expected one folder for each class, but this is a file"
+                  : ": a regular file is needed for the texts of a class");
+    check_label(label, entry.string());
+    if (!folders) {  // a text on each line
+      TextLines lines(entry, options.text, report);
+      while (const auto line = lines.next()) {
+        if (line->empty()) fail(lines.place(), ": the line is empty; expected a text on each line");
+        text.add(*line, label, lines.origin(), lines.number());
+      }
+      continue;
+    }
+    const std::vector<fs::path> documents = sorted_entries(entry);
+    check(!documents.empty(), entry.string(), ": the class has no documents");
     for (const fs::path& document : documents)
-      text.add(read_document(document, options, report), folder.filename().string(), document.string());
+      text.add(read_document(document, options, report), label, document.string());
   }
   return text;
 }
 
 // --- the formats -------------------------------------------------------------------------------------------
 
-struct Format {
-  const char* name;
-  bool has_columns;
-  LabelledText (*read)(const FileInput&);  // null: the format is a folder
-};
-
-constexpr std::array<Format, 5> formats = {{{"lines", false, read_labelled_lines},
-                                            {"csv", true, read_labelled_table},
-                                            {"tsv", true, read_labelled_table},
-                                            {"jsonl", true, read_labelled_table},
-                                            {"folders", false, nullptr}}};
-
-const Format& format_named(const std::string& name) {
-  for (const Format& format : formats)
-    if (name == format.name) return format;
-  const std::vector<std::string> names = labelled_formats();
-  fail("unknown format of labelled texts, \"", name, "\": use one of ", quoted_names(names));
+bool has_columns(const std::string& format) {
+  return std::ranges::count(table_formats(), format) > 0;
 }
 
-void check_columns_are_used(const LabelledOptions& options, const Format& format) {
+void check_format(const std::string& format) {
+  const std::vector<std::string> names = labelled_formats();
+  check(std::ranges::count(names, format) > 0, "unknown format of labelled texts, \"", format,
+        "\": use one of ", quoted_names(names));
+}
+
+void check_columns_are_used(const LabelledOptions& options, const std::string& format) {
   const LabelledOptions plain;
-  check(format.has_columns || (options.label_column == plain.label_column && options.text_columns.empty() &&
-                               options.weight_column.empty() && options.header == plain.header &&
-                               options.delimiter == plain.delimiter && !options.drop_missing),
+  check(has_columns(format) || (options.label_column == plain.label_column && options.text_columns.empty() &&
+                                options.weight_column.empty() && options.header == plain.header &&
+                                options.delimiter == plain.delimiter && !options.drop_missing),
         "a label column, text columns, a weight column, a header, a delimiter and rows that lack something "
-        "(data.missing) are "
-        "for csv and tsv (columns and rows for jsonl, too), not for ",
-        format.name);
+        "(data.missing) are for csv and tsv (columns and rows for jsonl, too), not for ",
+        format);
 }
 
 // --- parts -------------------------------------------------------------------------------------------------
@@ -418,8 +393,7 @@ void check_split(const SplitOptions& options, std::size_t groups) {
         options.folds, " folds");
 }
 
-/// Throws for a class with a single group: the fold that tests it would have no training data for
-/// it.
+/// Throws for a class with a single group: the fold that tests it would have no training data for it.
 void check_classes_of_folds(const LabelledText& text, const std::vector<std::size_t>& group_of) {
   std::map<std::string_view, std::set<std::size_t>> groups;
   for (std::size_t i = 0; i < text.size(); ++i) groups[text.labels[i]].insert(group_of[i]);
@@ -444,24 +418,14 @@ void LabelledText::add_pair(std::string_view first, std::string_view second, std
   seconds.push_back(second);
 }
 
-namespace {
-
-std::vector<float> weights_at(const std::vector<float>& weights, std::span<const std::size_t> indices) {
-  std::vector<float> picked;
-  for (const std::size_t index : indices)
-    if (!weights.empty()) picked.push_back(weights[index]);
-  return picked;
-}
-
-}  // namespace
-
 LabelledText LabelledText::picked(std::span<const std::size_t> indices) const {
-  return {texts.picked(indices),
-          labels.picked(indices),
-          places.size() == 0 ? TextPlaces() : places.picked(indices),
-          seconds.empty() ? TextList() : seconds.picked(indices),
-          weights_at(weights, indices),
-          first_line};
+  LabelledText part{texts.picked(indices), labels.picked(indices),
+                    places.size() == 0 ? TextPlaces() : places.picked(indices)};
+  if (!seconds.empty()) part.seconds = seconds.picked(indices);
+  if (!weights.empty())
+    for (const std::size_t index : indices) part.weights.push_back(weights[index]);
+  part.first_line = first_line;
+  return part;
 }
 
 std::vector<std::size_t> group_by_first_text(const LabelledText& text) {
@@ -479,21 +443,15 @@ bool is_integer_text(std::string_view text) {
                          digits.find_first_not_of("0123456789") == std::string_view::npos);
 }
 
-namespace {
-
-/// Whether one integer is less than another; texts of any length.
-bool is_less(std::string_view a, std::string_view b) {
-  const bool is_negative = a.starts_with('-');
-  if (is_negative != b.starts_with('-')) return is_negative;
-  if (is_negative) std::swap(a, b);
-  return a.size() != b.size() ? a.size() < b.size() : a < b;
-}
-
-}  // namespace
-
 std::vector<std::string> class_names(const LabelledText& text, bool by_value) {
   const std::unordered_set<std::string_view> distinct(text.labels.begin(), text.labels.end());
   std::vector<std::string> names(distinct.begin(), distinct.end());
+  const auto is_less = [](std::string_view a, std::string_view b) {  // integers of any length
+    const bool is_negative = a.starts_with('-');
+    if (is_negative != b.starts_with('-')) return is_negative;
+    if (is_negative) std::swap(a, b);
+    return a.size() != b.size() ? a.size() < b.size() : a < b;
+  };
   if (by_value && std::ranges::all_of(names, is_integer_text))
     std::ranges::sort(names, is_less);
   else
@@ -530,9 +488,7 @@ std::string labelled_format(const fs::path& path) {
 }
 
 std::vector<std::string> labelled_formats() {
-  std::vector<std::string> names;
-  for (const Format& format : formats) names.emplace_back(format.name);
-  return names;
+  return {"lines", "csv", "tsv", "jsonl", "folders"};
 }
 
 void read_texts_of_table(const TextInput& input, const LabelledOptions& options, const TakeText& take,
@@ -540,14 +496,12 @@ void read_texts_of_table(const TextInput& input, const LabelledOptions& options,
   LabelledOptions named = options;
   named.pairs |= !named.second_column.empty();
   if (named.format.empty()) named.format = table_format(input.origin);
-  check(!named.format.empty() && format_named(named.format).has_columns, input.origin,
-        ": a table is expected: give data.format=csv, tsv or jsonl");
+  check(has_columns(named.format), input.origin, ": a table is expected: give data.format=csv, tsv or jsonl");
   read_unlabelled_table({input, named, report}, take);
 }
 
 LabelledText read_labelled_text(const TextInput& input, const LabelledOptions& options, ReadReport* report) {
-  if (!options.format.empty())
-    format_named(options.format);  // a wrong name is reported before any path is looked for
+  if (!options.format.empty()) check_format(options.format);  // before any path is looked for
   const fs::file_type type = input.bytes ? fs::file_type::regular : type_of(input.path);
   check(type != fs::file_type::not_found, input.origin, ": there is no such file or folder",
         home_hint(input.origin));
@@ -557,14 +511,14 @@ LabelledText read_labelled_text(const TextInput& input, const LabelledOptions& o
     named.format = input.bytes ? table_format(input.origin) : labelled_format(input.path);
   check(!named.format.empty(), input.origin,
         ": its name does not say how it is laid out; give data.format=lines or data.format=csv (or tsv, "
-        "jsonl): "
-        "lines are a label, a space and a text each");
-  const Format& format = format_named(named.format);
-  check_columns_are_used(options, format);
+        "jsonl): lines are a label, a space and a text each");
+  check_columns_are_used(options, named.format);
   const bool is_folder =
-      format.read == nullptr || (type == fs::file_type::directory && named.format == "lines");
-  check(!is_folder || !input.bytes, input.origin, ": a file is not of the format ", format.name);
-  return is_folder ? read_class_folder(input.path, options, report) : format.read({input, named, report});
+      named.format == "folders" || (type == fs::file_type::directory && named.format == "lines");
+  check(!is_folder || !input.bytes, input.origin, ": a file is not of the format ", named.format);
+  if (is_folder) return read_class_folder(input.path, options, report);
+  return has_columns(named.format) ? read_labelled_table({input, named, report})
+                                   : read_labelled_lines({input, named, report});
 }
 
 TextParts split_text(const LabelledText& text, const SplitOptions& options) {

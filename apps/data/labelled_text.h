@@ -13,9 +13,8 @@
 
 namespace heed {
 
-/// Texts, or pairs of texts, each with its class name. A text may be empty if the data has only a
-/// label, but an empty line cannot be classified later. `places` holds the origin of each text, for
-/// messages.
+/// Texts, or pairs of texts, each with its class name, and the origin of each for messages. A text may be
+/// empty if the data has only a label.
 struct LabelledText {
   TextList texts, labels;
   TextPlaces places;
@@ -36,36 +35,32 @@ struct LabelledText {
   LabelledText picked(std::span<const std::size_t> indices) const;
 };
 
-/// Returns the group of each text, from 0: consecutive pairs with the same first text, such as the
-/// answers to a question, form a group; any other text is a group by itself.
+/// Returns the group of each text, from 0: consecutive pairs with the same first text, such as the answers
+/// to a question; any other text is a group by itself.
 std::vector<std::size_t> group_by_first_text(const LabelledText& text);
 
 /// Whether a text is an integer as programs write it: "-12"; not "+5", "007" or "-0".
 bool is_integer_text(std::string_view text);
-/// Returns the names of all classes: the index of a name is its class. They are in byte order or, if
-/// all are integers and `by_value` is set, in numeric order. Throws Error if there are fewer than two.
+/// Returns the names of all classes, by their index: in byte order or, if all are integers and `by_value` is
+/// set, in numeric order. Throws Error if there are fewer than two.
 std::vector<std::string> class_names(const LabelledText& text, bool by_value = true);
-/// Returns the class of each text. Throws Error with the place of the first label that is not in
-/// `classes`.
+/// Returns the class of each text. Throws Error with the place of the first unknown label.
 std::vector<std::int32_t> classes_of(const LabelledText& text, std::span<const std::string> classes);
 
 // --- reading
-// -----------------------------------------------------------------------------------------------
 
 /// The layout of labelled texts in a file or folder. Formats:
 /// - lines: on each line a label, a space and a text, which may be empty;
-/// - csv, tsv, jsonl: a column with labels and columns with texts (see TableOptions); labels may be
-/// numbers;
-/// - folders: a folder for each class, in which every file is one document; classes and documents
-/// are sorted by name. Line ends become "\n", and leading empty lines are left out. If the folder
-/// contains only files, each file is a class with that name and has a text on each line, none of
-/// them empty ("lines" reads such a folder in the same way). Names such as "train.all" or "test"
-/// are taken for classes only if the format is given as "folders".
+/// - csv, tsv, jsonl: a column with labels and columns with texts (see TableOptions);
+/// - folders: a folder for each class, sorted by name, in which every file is one document. Line ends become
+/// "\n", and leading empty lines are left out. If the folder contains only files, each file is a class with
+/// that name and has a text on each line, none of them empty ("lines" reads such a folder in the same way).
+/// Names such as "train.all" or "test" are taken for classes only if the format is given as "folders".
 struct LabelledOptions {
   std::string format = {};  ///< "": from the name: a folder, .csv, .tsv, .jsonl, each also with .gz
   TextOptions text = {};
   // For csv, tsv and jsonl. Columns are numbers from 1 or names; those not given are found from the
-  // data (see find_columns in apps/data/columns.h).
+  // data (see find_columns).
   std::string label_column = {};
   std::vector<std::string> text_columns = {};  ///< joined with a space; for pairs, the first text
   bool pairs = false;
@@ -83,34 +78,30 @@ struct LabelledOptions {
   bool drop_missing = false;
 };
 
-/// Throws an Error that begins with `place` for a label that is longer than 1,000 bytes, contains
-/// line ends or is not UTF-8, because labels appear in one-line answers, JSON, messages and tables.
+/// Throws an Error that begins with `place` for a label that is longer than 1,000 bytes, contains line ends
+/// or is not UTF-8: labels appear in one-line answers, JSON and tables.
 void check_label(std::string_view label, std::string_view place);
 
 /// Returns "lines", "csv", "tsv", "jsonl", "folders".
 std::vector<std::string> labelled_formats();
-
 /// Returns the format implied by the name of a file or folder; "" if none.
 std::string labelled_format(const std::filesystem::path& path);
 
-/// Reads labelled texts. Throws Error, with the place, as read_lines does; for a name that implies
-/// no format; for a label that is missing or empty (unless such rows are dropped), a column that
-/// does not exist, a file without rows, and column options if the format has no columns; for a
-/// folder without class folders, a file next to class folders, a class without documents, an empty
-/// document, and a document that is not a regular file.
+/// Reads labelled texts. Throws Error, with the place, as read_lines does; for a name that implies no format;
+/// for a label that is missing or empty (unless such rows are dropped), a column that does not exist, a file
+/// without rows, and column options if the format has no columns; for a folder without class folders, a file
+/// next to class folders, a class without documents, and a document that is empty or no regular file.
 LabelledText read_labelled_text(const TextInput& input, const LabelledOptions& options = {},
                                 ReadReport* report = nullptr);
 
 /// Receives the content of a row: a text, or two separated by a tab.
 using TakeText = std::function<void(std::string text, const TableCells& row)>;
-/// Reads the texts of a table row by row, with or without a column of labels. In pairs, tabs become
-/// spaces. The report names the columns that were read. Throws as read_labelled_text does, and for
-/// a file that is not a table.
+/// Reads the texts of a table row by row, with or without a column of labels. In pairs, tabs become spaces.
+/// The report names the columns. Throws as read_labelled_text does, and for a file that is not a table.
 void read_texts_of_table(const TextInput& input, const LabelledOptions& options, const TakeText& take,
                          ReadReport* report = nullptr);
 
 // --- parts
-// -------------------------------------------------------------------------------------------------
 
 using TextParts = DataParts<LabelledText>;
 
@@ -125,24 +116,21 @@ struct SplitOptions {
   std::int64_t folds = 0, fold = 0;
 };
 
-/// Splits texts at random into training, validation and test parts.
+/// Splits texts at random into training, validation and test parts, each in the order of the data.
 ///
-/// Pairs with the same first text stay together as a group, since a text seen in training would
-/// give the answer away; without pairs, each text is a group. Group i gets random word i of the
-/// seed. In the order of these words, the first round(n * test_fraction) of n groups form the test
-/// part, the next round(n * valid_fraction) the validation part, and the rest the training part. So
-/// the test part does not depend on the size of the validation part. Each part keeps the order of
-/// the data.
-///
-/// With K folds, groups are dealt to the folds in turn, and fold k is the test part. Of the r other
+/// Pairs with the same first text stay together as a group, since a text seen in training would give the
+/// answer away; without pairs, each text is a group. Group i gets random word i of the seed. In the order of
+/// these words, the first round(n * test_fraction) of n groups form the test part, so that it does not depend
+/// on the validation part, the next round(n * valid_fraction) the validation part, and the rest the training
+/// part. With K folds, groups are dealt to the folds in turn, and fold k is the test part; of the r other
 /// groups, the round(r * valid_fraction) after the fold, cyclically, form the validation part.
 ///
-/// Stratified, each class is split in this way. The class of a group is its rarest label. The
-/// shares of the classes are rounded, in the order of their names, so that they add up to the share
-/// of the whole, and the last group of a class always stays in training.
+/// Stratified, each class is split in this way. The class of a group is its rarest label. The shares of the
+/// classes are rounded, in the order of their names, so that they add up to the share of the whole, and the
+/// last group of a class stays in training.
 ///
-/// Throws Error for fractions that leave no training data and for more folds than groups; and, for
-/// classes that are not stratified, for a class with a single group in folds.
+/// Throws Error for fractions that leave no training data, more folds than groups, and, for classes that are
+/// not stratified, a class with a single group in folds.
 TextParts split_text(const LabelledText& text, const SplitOptions& options);
 
 }  // namespace heed

@@ -17,11 +17,10 @@ inline constexpr std::int32_t number_words_end = 1'000'000;
 /// hundred forty-five".
 std::string english_number(std::int32_t number);
 
-/// Returns the German words of 0 to 999,999, written as one word as Duden prescribes below a
-/// million: units before tens ("einundzwanzig"), "eins" only at the very end ("hunderteins"),
-/// otherwise "ein" ("einundzwanzig", "hunderteintausend"). A single hundred or thousand that begins
-/// the word has no "ein", as in Duden's head entries "hundert" and "tausend"; inside the word it is
-/// written ("tausendeinhundert").
+/// Returns the German words of 0 to 999,999, written as one word as Duden prescribes: units before tens
+/// ("einundzwanzig"), "eins" only at the very end ("hunderteins"), otherwise "ein" ("hunderteintausend"). A
+/// single hundred or thousand that begins the word has no "ein" ("hundert"); inside the word it is written
+/// ("tausendeinhundert").
 std::string german_number(std::int32_t number);
 
 /// Numbers for training and, separate from these, held-out numbers.
@@ -29,21 +28,19 @@ struct NumberSets {
   std::vector<std::int32_t> train, held_out;
 };
 
-/// Draws two disjoint sets, a pure function of its arguments. Every number below 100 is in `train`,
-/// so that every word occurs. All others are drawn by length first (3 to 6 digits with equal
-/// probability, until a length is used up), so that the few short numbers are not lost among the
-/// many long ones, and then by value. One draw in eight ends in zeros, each count of zeros equally
-/// likely, since people ask for round numbers. `held_out` is drawn first. Throws Error when
-/// train_count is below 100 or there are not enough numbers.
+/// Draws two disjoint sets, a pure function of its arguments. Every number below 100 is in `train`, so that
+/// every word occurs. All others are drawn by length first (3 to 6 digits with equal probability, until a
+/// length is used up), so that the few short numbers are not lost among the many long ones, and then by
+/// value. One draw in eight ends in zeros, since people ask for round numbers. `held_out` is drawn first.
+/// Throws Error when train_count is below 100 or there are not enough numbers.
 NumberSets draw_numbers(std::uint64_t seed, std::int64_t train_count, std::int64_t held_out_count);
 
 /// Returns the English source and German target of each number.
 ParallelText number_words(std::span<const std::int32_t> numbers);
 
-/// Generated short reports with headlines, which test whether a model has learned to summarise. The
-/// headline says who did what to whom, "baker helps miller", regardless of the rest of the report:
-/// "it rained. near the river the young baker helped the miller. the tall judge slept." A report
-/// may use the passive voice and may mention others who do nothing.
+/// Generated short reports, which may use the passive voice and mention others, with headlines, which say
+/// who did what to whom: "it rained. near the river the young baker helped the miller. the tall judge
+/// slept." and "baker helps miller".
 struct Reports {
   ParallelText train, held_out;
 };

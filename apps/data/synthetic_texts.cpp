@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <regex>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -96,86 +97,28 @@ class AgreementWriter {
   std::string text_;
 };
 
-bool holds(const WordList& words, std::string_view word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
+/// Returns a pattern of any of these words.
+std::string any_of(const WordList& words) {
+  std::string pattern;
+  for (const std::string_view word : words) pattern.append(pattern.empty() ? "(?:" : "|").append(word);
+  return pattern + ")";
 }
 
-/// Parses one sentence; each function consumes what it is named after, or returns false.
-class Reader {
- public:
-  explicit Reader(std::string_view text) {
-    for (std::size_t at = 0; at <= text.size();) {
-      const std::size_t end = std::min(text.find(' ', at), text.size());
-      words_.push_back(text.substr(at, end - at));
-      at = end + 1;
-    }
-  }
-
-  bool sum() {
-    std::size_t first = 0, second = 0;
-    if (!counted(first) || !take("and") || !counted(second) || !take("are")) return false;
-    return take(numbers[first + second]) && take("animals") && at_end();
-  }
-
-  bool agreement() {
-    const std::size_t start = at_;
-    for (const bool plural : {false, true}) {
-      at_ = start;
-      if (noun_phrase(plural) && modifier(plural) && draw_word(verbs, !plural) && at_end()) return true;
-    }
-    return false;
-  }
-
- private:
-  bool at_end() const { return at_ == words_.size(); }
-  bool take(std::string_view word) {
-    if (at_end() || words_[at_] != word) return false;
-    ++at_;
-    return true;
-  }
-  bool draw_word(const WordList& list, bool with_s = false) {
-    if (at_end()) return false;
-    std::string_view word = words_[at_];
-    if (with_s) {
-      if (!word.ends_with('s')) return false;
-      word.remove_suffix(1);
-    }
-    if (!holds(list, word)) return false;
-    ++at_;
-    return true;
-  }
-  bool noun_phrase(bool plural) {
-    if (!draw_word(plural ? plural_determiners : singular_determiners)) return false;
-    draw_word(adjectives);
-    return draw_word(nouns, plural);
-  }
-  bool any_noun_phrase(bool& plural) {
-    const std::size_t start = at_;
-    for (const bool each : {false, true}) {
-      plural = each;
-      if (noun_phrase(each)) return true;
-      at_ = start;
-    }
-    return false;
-  }
-  /// Parses what may come between a noun and its verb, possibly nothing.
-  bool modifier(bool plural) {
-    bool other_plural = false;
-    if (take("near")) return any_noun_phrase(other_plural);
-    if (!take("that")) return true;
-    if (draw_word(seeing_verbs, !plural)) return any_noun_phrase(other_plural);
-    return any_noun_phrase(other_plural) && draw_word(seeing_verbs, !other_plural);
-  }
-  bool counted(std::size_t& count) {
-    for (count = 1; count <= largest_count; ++count) {
-      if (take(numbers[count])) return draw_word(nouns, count > 1);
-    }
-    return false;
-  }
-
-  WordList words_;
-  std::size_t at_ = 0;
-};
+/// Returns the pattern of a sentence whose noun and verb agree.
+std::string agreement_pattern() {
+  const auto phrase = [](bool plural) {
+    return any_of(plural ? plural_determiners : singular_determiners) + "(?: " + any_of(adjectives) + ")? " +
+           any_of(nouns) + (plural ? "s" : "");
+  };
+  const std::string one = phrase(false), several = phrase(true), any = "(?:" + one + "|" + several + ")",
+                    see = any_of(seeing_verbs),
+                    seen = " that (?:" + one + " " + see + "s|" + several + " " + see + ")";
+  const auto sentence = [&](const std::string& noun, const char* ending) {
+    return noun + "(?: near " + any + "| that " + see + ending + " " + any + "|" + seen + ")? " +
+           any_of(verbs) + ending + "\\.";
+  };
+  return sentence(one, "s") + "|" + sentence(several, "");
+}
 
 }  // namespace
 
@@ -184,9 +127,20 @@ std::string agreement_sentence(std::uint64_t seed, std::uint32_t index) {
 }
 
 bool follows_agreement(std::string_view sentence) {
-  if (!sentence.ends_with('.')) return false;
-  sentence.remove_suffix(1);
-  return Reader(sentence).sum() || Reader(sentence).agreement();
+  static const std::regex agreement(agreement_pattern()),
+      sum("(\\w+) " + any_of(nouns) + "(s?) and (\\w+) " + any_of(nouns) + "(s?) are (\\w+) animals\\.");
+  std::cmatch found;
+  const char* const end = sentence.data() + sentence.size();
+  if (!std::regex_match(sentence.data(), end, found, sum))
+    return std::regex_match(sentence.data(), end, agreement);
+  const auto number = [&](std::size_t group) {
+    return static_cast<std::size_t>(std::ranges::find(numbers, found[group].str()) - numbers.begin());
+  };
+  const auto agrees = [&](std::size_t group) {
+    const std::size_t count = number(group);
+    return count >= 1 && count <= largest_count && (found[group + 1].length() > 0) == (count > 1);
+  };
+  return agrees(1) && agrees(3) && number(5) == number(1) + number(3);
 }
 
 AgreementText agreement_text(std::uint64_t seed, std::int64_t train_count, std::int64_t held_out_count) {

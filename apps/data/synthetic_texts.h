@@ -20,9 +20,9 @@ struct MadeParts {
   std::vector<Item> train, held_out;
 };
 
-/// Generates items with make(0), make(1), ...: first the held-out items, without repeats, then the
-/// training items, none of which is held out. Throws Error unless there are 1 to 1,000,000 `what`
-/// for training and 1 to `most` held out.
+/// Generates items with make(0), make(1), ...: first the held-out items, without repeats, then the training
+/// items, none of which is held out. Throws Error unless there are 1 to 1,000,000 `what` for training and 1
+/// to `most` held out.
 template <class Make>
 auto made_parts(std::string_view what, std::int64_t train_count, std::int64_t held_out_count,
                 std::int64_t most, const Make& make) {
@@ -41,14 +41,11 @@ auto made_parts(std::string_view what, std::int64_t train_count, std::int64_t he
   return made;
 }
 
-/// Generated English sentences that test whether a language model has learned a rule rather than
-/// just letters. There are two kinds, in the ratio 3 : 1:
-/// - the verb agrees with its noun in number, whatever comes between the two: "every small cat that
-/// these dogs follow sleeps."; deeper nesting, as in "the dogs near a goat that...", does not
-/// occur;
+/// Returns an English sentence that tests whether a language model has learned a rule rather than just
+/// letters; a pure function of (seed, index). There are two kinds, in the ratio 3 : 1:
+/// - the verb agrees with its noun in number, whatever comes between the two: "every small cat that these
+/// dogs follow sleeps."; deeper nesting, as in "the dogs near a goat that...", does not occur;
 /// - a sum of animals: "two cats and one horse are three animals.", up to nine of each.
-
-/// Returns one sentence without a line end; a pure function of (seed, index).
 std::string agreement_sentence(std::uint64_t seed, std::uint32_t index);
 /// Whether agreement_sentence could produce this line: words, order, agreement and sums.
 bool follows_agreement(std::string_view sentence);
@@ -70,28 +67,25 @@ struct ListOpsRule {
   std::int64_t shorter_than = 2000;  ///< up to a million
 };
 
-/// Draws `count` distinct expressions such as "[MAX 2 9 [MIN 4 7 ] 0 ]", each labelled with its
-/// value, "0" to "9". The operators are MIN, MAX, MED (the median; for an even count the mean of
-/// the middle two, truncated to an integer) and SM (the sum modulo 10). A pure function of its
-/// arguments; a larger count begins with the same expressions. Throws Error when the rule or the
-/// count (up to ten million) is out of range, and when the rule hardly ever yields a new
-/// expression.
+/// Draws `count` distinct expressions such as "[MAX 2 9 [MIN 4 7 ] 0 ]", each labelled with its value, "0" to
+/// "9". The operators are MIN, MAX, MED (the median; for an even count the mean of the middle two, truncated
+/// to an integer) and SM (the sum modulo 10). A pure function of its arguments; a larger count begins with
+/// the same expressions. Throws Error when the rule or the count (up to ten million) is out of range, and
+/// when the rule hardly ever yields a new expression.
 LabelledText draw_listops(std::uint64_t seed, std::int64_t count, const ListOpsRule& rule = {});
 
-/// Generated news and clicks that test whether a recommender has learned what users like rather
-/// than which news items are popular. Each news item has one of eight topics, and two or three
-/// words of its title are from that topic, among common words. Each user likes two topics, and
-/// clicks nine in ten shown items of a liked topic and one in thirty of all others. The items shown
-/// are recent: they come and go with time, so the last impressions show items that no earlier one
-/// did. There are four categories, of two topics each.
+/// Generated news and clicks that test whether a recommender has learned what users like rather than which
+/// news items are popular. Each news item has one of eight topics (two in each category), from which two or
+/// three words of its title are. Each user likes two topics, and clicks nine in ten shown items of a liked
+/// topic and one in thirty of all others. The items shown are recent, so the last impressions show items that
+/// no earlier one did.
 struct TopicClicks {
   std::vector<News> news;
   std::vector<Impression> impressions;  ///< in order of time, a minute apart
 };
 
-/// Generates news and clicks. A pure function of its arguments. Every impression has at least one
-/// clicked and one passed item; one history in twenty is empty. Throws Error unless there are 1 to
-/// a million impressions.
+/// Generates news and clicks, a pure function of the arguments. Every impression has at least one clicked
+/// and one passed item; one history in twenty is empty. Throws Error unless there are 1 to a million.
 TopicClicks topic_clicks(std::uint64_t seed, std::int64_t impressions, NewsNames& names);
 
 }  // namespace heed

@@ -14,7 +14,7 @@
 #include "heed/apps/data/text_file.h"
 #include "heed/base/error.h"
 #include "heed/base/json.h"
-#include "heed/base/plain_arithmetic.h"
+#include "heed/base/plain_numbers.h"
 #include "heed/base/unicode.h"
 
 namespace heed {
@@ -172,12 +172,11 @@ using Json = nlohmann::ordered_json;
 
 // --- csv and tsv
 
-/// Returns the number of a column that is given by number.
-std::optional<std::size_t> column_number(const std::string& column) {
+/// Returns a text that is a whole number, such as that of a column.
+std::optional<std::size_t> whole_number(std::string_view text) {
   std::size_t number = 0;
-  const char* const end = column.data() + column.size();
-  const auto [at, error] = std::from_chars(column.data(), end, number);
-  return at == end && error == std::errc() ? std::optional(number) : std::nullopt;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return end == text.data() + text.size() && error == std::errc() ? std::optional(number) : std::nullopt;
 }
 
 /// The columns of csv and tsv: by their number, and by the names in the first row.
@@ -192,7 +191,7 @@ class ColumnIndex {
   }
   /// Returns the index of a column. If there is none, throws, or returns nothing unless `required`.
   std::optional<std::size_t> find(const std::string& column, bool required) const {
-    if (const auto number = column_number(column)) {
+    if (const auto number = whole_number(column)) {
       const bool is_there = *number >= 1 && *number <= fields_.size();
       check(is_there || !required, place_, ": there is no column ", column, "; the rows have ",
             fields_.size());
@@ -337,21 +336,18 @@ class ColumnPicker {
   bool has_rows_ = false;
 };
 
-void rows_of_csv(const TextInput& input, const TableOptions& options, const TakeCells& take,
-                 ReadReport* report) {
-  const auto* const given = std::ranges::find(delimiters, options.delimiter, &Delimiter::name);
-  check(options.delimiter.empty() || given != std::end(delimiters), "unknown delimiter \"", options.delimiter,
-        "\": use one of ", quoted_names(table_delimiters()));
+void rows_of_cells(const TextInput& input, const std::string& format, const TableOptions& options,
+                   const TakeCells& take, ReadReport* report) {
   ColumnPicker picker(options, take, input.origin, report);
-  const char delimiter = options.delimiter.empty() ? '\0' : given->byte;
-  read_csv(input, std::bind_front(&ColumnPicker::row, &picker), options.text, report, delimiter);
-  picker.finish();
-}
-
-void rows_of_tsv(const TextInput& input, const TableOptions& options, const TakeCells& take,
-                 ReadReport* report) {
-  ColumnPicker picker(options, take, input.origin, report);
-  read_tsv(input, std::bind_front(&ColumnPicker::row, &picker), options.text, report);
+  const auto row = std::bind_front(&ColumnPicker::row, &picker);
+  if (format == "tsv") {
+    read_tsv(input, row, options.text, report);
+  } else {
+    const auto* const given = std::ranges::find(delimiters, options.delimiter, &Delimiter::name);
+    check(options.delimiter.empty() || given != std::end(delimiters), "unknown delimiter \"",
+          options.delimiter, "\": use one of ", quoted_names(table_delimiters()));
+    read_csv(input, row, options.text, report, options.delimiter.empty() ? '\0' : given->byte);
+  }
   picker.finish();
 }
 
@@ -521,17 +517,6 @@ void rows_of_json_lines(const TextInput& input, const TableOptions& options, con
   check(picker.finish(), input.origin, ": there are ", lines.number(), " lines, but all are blank");
 }
 
-// --- the formats
-
-struct TableFormat {
-  const char* name;
-  const char* ending;  // of file names, without ".gz"
-  void (*read)(const TextInput&, const TableOptions&, const TakeCells&, ReadReport*);
-};
-
-constexpr TableFormat table_kinds[] = {
-    {"csv", ".csv", rows_of_csv}, {"tsv", ".tsv", rows_of_tsv}, {"jsonl", ".jsonl", rows_of_json_lines}};
-
 }  // namespace
 
 std::string quoted_names(std::span<const std::string> names) {
@@ -553,7 +538,7 @@ std::string TableCells::place() const {
 }
 
 bool is_column_name(const std::string& column) {
-  return !column_number(column);
+  return !whole_number(column);
 }
 
 std::string csv_row(std::span<const std::string> cells, char delimiter) {
@@ -583,9 +568,7 @@ std::string tsv_row(std::span<const std::string> cells) {
 }
 
 std::vector<std::string> table_formats() {
-  std::vector<std::string> names;
-  for (const TableFormat& format : table_kinds) names.emplace_back(format.name);
-  return names;
+  return {"csv", "tsv", "jsonl"};
 }
 
 std::vector<std::string> table_delimiters() {
@@ -596,8 +579,8 @@ std::vector<std::string> table_delimiters() {
 
 std::string table_format(const std::filesystem::path& path) {
   const std::filesystem::path name = path.extension() == ".gz" ? path.stem() : path.filename();
-  for (const TableFormat& format : table_kinds)
-    if (name.extension() == format.ending) return format.name;
+  for (const std::string& format : table_formats())
+    if (name.extension() == "." + format) return format;
   return "";
 }
 
@@ -606,11 +589,13 @@ void read_table_rows(const TextInput& input, const TableOptions& options, const 
   const std::string name = options.format.empty() ? table_format(input.origin) : options.format;
   check(!name.empty(), input.origin,
         ": its name does not say how it is laid out; give data.format=", "csv, tsv or jsonl");
-  const auto* const format = std::ranges::find(table_kinds, name, &TableFormat::name);
-  check(format != std::end(table_kinds), "unknown format of tables, \"", name, "\": use one of ",
-        quoted_names(table_formats()));
+  check(std::ranges::count(table_formats(), name) > 0, "unknown format of tables, \"", name,
+        "\": use one of ", quoted_names(table_formats()));
   check(options.delimiter.empty() || name == "csv", input.origin, ": a delimiter is for csv, not for ", name);
-  format->read(input, options, take, report);
+  if (name == "jsonl")
+    rows_of_json_lines(input, options, take, report);
+  else
+    rows_of_cells(input, name, options, take, report);
 }
 
 // --- word vectors
@@ -629,28 +614,19 @@ std::vector<std::string_view> split_fields(std::string_view line) {
   return fields;
 }
 
-template <class Number>
-bool read_number(std::string_view text, Number& number) {
+/// Returns a number of a vector; numbers too small for a float, such as 1e-46, become 0.
+std::optional<float> vector_value(std::string_view text) {
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);  // which from_chars refuses
-  const PlainArithmetic plain;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
+  std::optional<float> value = parsed_number<float>(text);
+  if (const std::optional<double> wide = value ? std::nullopt : parsed_number(text);
+      wide && std::abs(*wide) < std::numeric_limits<float>::min())
+    value = static_cast<float>(*wide);
+  return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
-/// Reads a number of a vector; numbers too small for a float, such as 1e-46, become 0.
-bool read_value(std::string_view text, float& value) {
-  double wide = 0;
-  const bool read = read_number(text, value);
-  if (!read && read_number(text, wide) && std::abs(wide) < std::numeric_limits<float>::min()) {
-    value = static_cast<float>(wide);
-    return true;
-  }
-  return read && std::isfinite(value);
-}
-
-void check_width(const std::string& place, std::int64_t found, std::int64_t width) {
-  check(found == width, place, "the vectors have ", found, " numbers, but model.width is ", width,
-        ": set model.width=", found, " (a multiple of model.heads), or take other vectors");
+void check_width(const std::string& place, std::size_t found, std::int64_t width) {
+  check(std::cmp_equal(found, width), place, "the vectors have ", found, " numbers, but model.width is ",
+        width, ": set model.width=", found, " (a multiple of model.heads), or take other vectors");
 }
 
 /// Reads the numbers at the end of a line into `values` and returns the word before them.
@@ -659,9 +635,13 @@ std::string_view read_vector(const std::string& place, std::string_view line,
   check(fields.size() > values.size(), place, "a word and ", values.size(),
         " numbers were expected, but there are ", fields.size(), " fields");
   const std::size_t first = fields.size() - values.size();
-  for (std::size_t i = 0; i < values.size(); ++i)
-    check(read_value(fields[first + i], values[i]), place, "number ", i + 1, " is \"",
-          unicode::shortened(fields[first + i], 40), "\"; finite numbers are expected");
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::optional<float> value = vector_value(fields[first + i]);
+    if (!value)
+      fail(place, "number ", i + 1, " is \"", unicode::shortened(fields[first + i], 40),
+           "\"; finite numbers are expected");
+    values[i] = *value;
+  }
   const std::string_view last = fields[first - 1];
   return line.substr(0, static_cast<std::size_t>(last.data() + last.size() - line.data()));
 }
@@ -672,30 +652,26 @@ void read_word_vectors(const std::string& path, std::int64_t width,
                        const std::function<void(std::string_view, std::span<const float>)>& visit) {
   check(std::filesystem::is_regular_file(path), path,
         std::filesystem::exists(path) ? ": not a file" : ": there is no such file");
-  LineReader reader(path, {.bad_bytes = BadBytes::replace});
-  std::int64_t count = 0, announced = -1, number = 0;
+  TextLines lines(path,
+                  {.bad_bytes = BadBytes::replace, .max_bytes = std::numeric_limits<std::uint64_t>::max()});
+  std::size_t count = 0;
+  std::optional<std::size_t> announced;
   std::vector<float> values(static_cast<std::size_t>(width));
-  for (std::vector<InputLine> lines; !(lines = reader.next(1024)).empty();)
-    for (const InputLine& line : lines) {
-      ++number;
-      const std::string place = concat_text(path, ":", number, ": ");
-      check(line.error.empty(), place, line.error);
-      const std::vector<std::string_view> fields = split_fields(line.text);
-      std::int64_t vectors = 0, announced_width = 0;
-      if (number == 1 && fields.size() == 2 && read_number(fields[0], vectors) &&
-          read_number(fields[1], announced_width)) {
-        check_width(place, announced_width, width);
-        announced = std::max<std::int64_t>(vectors, 0);
-        continue;
-      }
-      if (number == 1 && !fields.empty())
-        check_width(place, static_cast<std::int64_t>(fields.size()) - 1, width);
-      ++count;
-      visit(read_vector(place, line.text, fields, values), values);
+  while (const auto line = lines.next()) {
+    const std::string place = lines.place() + ": ";
+    const std::vector<std::string_view> fields = split_fields(*line);
+    if (lines.number() == 1 && fields.size() == 2 && whole_number(fields[0]) && whole_number(fields[1])) {
+      announced = whole_number(fields[0]);
+      check_width(place, *whole_number(fields[1]), width);
+      continue;
     }
+    if (lines.number() == 1 && !fields.empty()) check_width(place, fields.size() - 1, width);
+    ++count;
+    visit(read_vector(place, *line, fields, values), values);
+  }
   check(count > 0, path, ": there are no vectors in it");
-  check(announced < 0 || announced == count, path, ": its first line says ", announced, " vectors, but ",
-        count, " follow");
+  check(!announced || *announced == count, path, ": its first line says ", announced.value_or(0),
+        " vectors, but ", count, " follow");
 }
 
 }  // namespace heed

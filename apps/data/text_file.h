@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -17,6 +18,8 @@
 #include "heed/text/text_list.h"
 
 namespace heed {
+
+class GzipReader;
 
 /// The origin of each text in a list, for messages. Takes 8 bytes per text.
 class TextPlaces {
@@ -40,11 +43,11 @@ class TextPlaces {
   std::vector<Run> runs_;
 };
 
-/// The character encoding of a text file. The caller always names it; it is never guessed.
+/// The character encoding of a text file, which is never guessed.
 enum class Encoding { utf8, latin1, cp1252 };
 
-/// The treatment of invalid bytes: an Error, or replacement by U+FFFD, one for each ill-formed
-/// sequence of UTF-8 (see unicode::CodePoint) or each undefined byte of cp1252.
+/// Invalid bytes are an Error, or replaced by one U+FFFD for each ill-formed sequence of UTF-8 (see
+/// unicode::CodePoint) or undefined byte of cp1252.
 enum class BadBytes { error, replace };
 
 /// The options of all text readers.
@@ -65,8 +68,7 @@ struct ReadReport {
   std::vector<std::string> remarks = {};  ///< what was detected about a file
 };
 
-/// The input of a reader: a text file, or named bytes in memory; plain or gzip, which is detected
-/// by the first bytes.
+/// The input of a reader: a text file, or named bytes in memory; plain or gzip, by the first bytes.
 struct TextInput {
   template <class Path>
   requires std::is_convertible_v<Path, std::filesystem::path> TextInput(const Path& file) : path(file) {
@@ -79,20 +81,18 @@ struct TextInput {
   std::optional<std::string_view> bytes = {};  ///< unset: read from the file
 };
 
-/// Reads the lines of a text as UTF-8, without line ends. Lines end in "\n" or "\r\n"; the last
-/// line end may be missing. A UTF-8 byte-order mark at the start is left out; a NUL is an ordinary
-/// character. Throws Error with origin and line number for invalid bytes, and for lines that end in
-/// "\r" alone, a path that is not a regular file, an empty file, a damaged or truncated gzip file,
-/// and sizes beyond the options, before allocating memory.
+/// Reads the lines of a text as UTF-8, without line ends: "\n" or "\r\n", which the last line may lack. A
+/// UTF-8 byte-order mark at the start is left out. Throws Error with origin and line number for invalid
+/// bytes, lines that end in "\r" alone, a path that is not a regular file, an empty file, a damaged gzip
+/// file, and sizes beyond the options, before allocating memory.
 TextList read_lines(const TextInput& input, const TextOptions& options = {}, ReadReport* report = nullptr);
 
-/// Reads a file as UTF-8, line by line, with line ends unchanged; a line may have any length. The
-/// file is never in memory as a whole. Throws as read_lines does.
+/// Reads a file as UTF-8, line by line, with line ends unchanged; a line may have any length. Throws as
+/// read_lines does.
 void read_text_by_lines(const std::filesystem::path& path, const TextOptions& options,
                         const std::function<void(std::string_view line)>& take, ReadReport* report = nullptr);
 
-/// Returns the bytes of a file. Throws Error if it is not a regular file, or if it is larger than
-/// max_bytes, before reading it.
+/// Returns the bytes of a file. Throws Error if it is no regular file, or larger than max_bytes.
 std::string read_limited_file(const std::filesystem::path& path, const TextOptions& options);
 
 /// Sentences and their translations: line i of one corresponds to line i of the other.
@@ -122,8 +122,8 @@ std::string decode_line(std::string_view line, const TextOptions& options, std::
 /// Returns the message "the line is longer than ...".
 std::string long_line_message(std::uint64_t max_line_bytes);
 
-/// Cuts bytes that arrive in pieces into lines, in linear time. It keeps at most the beginning of
-/// one line, up to the limit. If the encoding is UTF-8, a byte-order mark at the start is left out.
+/// Cuts bytes that arrive in pieces into lines, in linear time. Keeps at most the beginning of one line, up
+/// to the limit. In UTF-8, a byte-order mark at the start is left out.
 class LineSplitter {
  public:
   struct Line {
@@ -187,14 +187,12 @@ inline std::string_view without_line_end(std::string_view line) {
   return line;
 }
 
-/// A reader that returns the lines of a text one by one. An error in a line is thrown before the
-/// next one is read, and earlier lines are not kept. All readers of data use it.
+/// Returns the lines of a text one by one. All readers of data use it.
 class TextLines {
  public:
   enum class Ends { left_out, kept };  ///< line ends; if kept, a line may have any length
 
-  /// Opens the input. `report`, unless null, must outlive this. Throws Error for a file that is too
-  /// large or not a regular file.
+  /// `report`, unless null, must outlive this. Throws Error for a file that is too large or no regular file.
   TextLines(TextInput input, const TextOptions& options, ReadReport* report = nullptr,
             Ends ends = Ends::left_out);
 
@@ -232,32 +230,41 @@ struct InputLine {
   std::string error;
 };
 
-/// A reader of lines from standard input or a file as they arrive, plain or gzip, under the rules
-/// of read_lines. Lines that are already available are returned together: files are processed in
-/// large batches, and a person or program at the other end of a pipe gets each answer at once. Only
-/// the current line is kept, so the input may be endless: max_bytes does not apply.
+/// A reader of lines from standard input or a file as they arrive, plain or gzip, under the rules of
+/// read_lines. Lines that are already available are returned together: files are processed in large
+/// batches, and a person or program at the other end of a pipe gets each answer at once. Only the current
+/// line is kept, so the input may be endless: max_bytes does not apply.
 class LineReader {
  public:
-  /// Opens a file; an empty name means standard input. Waits for pipes, including named ones.
-  /// Throws an Error if the file cannot be read.
+  /// Opens a file; an empty name means standard input. Waits for pipes, including named ones. Throws an
+  /// Error if the file cannot be read.
   explicit LineReader(const std::string& file, const TextOptions& options = {});
   ~LineReader();
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  /// Waits for a line and returns it with those already available after it, at most `limit`; empty
-  /// at the end. A line that cannot be decoded has an error and does not affect the others; one
-  /// that is too long is skipped in constant memory. Throws an Error if reading fails or a gzip
-  /// file is damaged.
+  /// Waits for a line and returns it with those already available after it, at most `limit`; empty at the
+  /// end. A line that cannot be decoded has an error and does not affect the others; one that is too long
+  /// is skipped in constant memory. Throws an Error if reading fails or a gzip file is damaged.
   std::vector<InputLine> next(std::size_t limit);
-  /// The number of the last line returned, from 1.
-  std::int64_t line_number() const;
+  std::int64_t line_number() const { return number_; }  ///< of the last line returned, from 1
   /// The number of bytes in the returned lines that were replaced by U+FFFD.
-  std::int64_t replaced() const;
+  std::int64_t replaced() const { return replaced_; }
 
  private:
-  class Source;
-  std::unique_ptr<Source> source_;
+  std::string_view read_bytes(std::size_t kept = 0);
+  void read_piece();
+  bool has_more() const;
+
+  TextOptions options_;
+  std::string name_, buffer_;
+  int descriptor_ = 0;
+  LineSplitter splitter_;
+  std::unique_ptr<GzipReader> gzip_;
+  std::deque<std::pair<InputLine, std::int64_t>> ready_;  // of the last piece, with bytes replaced in each
+  std::int64_t number_ = 0, replaced_ = 0;
+  bool begun_ = false, at_end_ = false;
+  std::exception_ptr failure_;  // why reading stopped
 };
 
 }  // namespace heed

@@ -18,19 +18,20 @@ void WeightNames::add(std::string published, std::string ours, WeightLayout layo
   names_.push_back({std::move(published), std::move(ours), layout});
 }
 
-void WeightNames::add_map(const std::string& published, const std::string& ours, WeightLayout layout) {
-  add(published + ".weight", ours + ".weight", layout);
-  add(published + ".bias", ours + ".bias", layout);
+void WeightNames::add_map(const MapName& map) {
+  add(map.published + ".weight", map.ours + ".weight", map.layout);
+  if (map.has_bias) add(map.published + ".bias", map.ours + ".bias", map.layout);
 }
 
-void WeightNames::add_layers(std::int64_t layers, const WeightNames& of_layer) {
+void WeightNames::add_layers(std::int64_t layers, const std::string& published, const std::string& ours,
+                             std::span<const MapName> maps) {
   const auto numbered = [](std::string name, std::int64_t number) {
-    const std::size_t at = name.find("{}");
-    return at == std::string::npos ? name : name.replace(at, 2, std::to_string(number));
+    return name.replace(name.find("{}"), 2, std::to_string(number));
   };
   for (std::int64_t i = 0; i < layers; ++i)
-    for (const WeightName& name : of_layer.names_)
-      add(numbered(name.published, i), numbered(name.ours, i), name.layout);
+    for (const MapName& map : maps)
+      add_map(
+          {numbered(published, i) + map.published, numbered(ours, i) + map.ours, map.has_bias, map.layout});
 }
 
 void WeightNames::add_prefix(std::string_view prefix) {
@@ -341,10 +342,13 @@ Json published_ends(const RunContent& run) {
   return run.ends.size() == 1 ? Json(run.ends[0]) : Json(run.ends);
 }
 
-void check_fits(std::string_view layout, const Json& model,
-                std::initializer_list<std::pair<const char*, std::vector<Json>>> allowed) {
+void check_fits(std::string_view layout, const Json& model, const FixedSettings& fixed,
+                const std::vector<std::pair<const char*, std::vector<Json>>>& allowed) {
+  std::vector<std::pair<const char*, std::vector<Json>>> rows;
+  for (const auto& [name, value] : fixed) rows.emplace_back(name, std::vector<Json>{value});
+  rows.insert(rows.end(), allowed.begin(), allowed.end());
   std::vector<std::string> misfits;
-  for (const auto& [name, values] : allowed) {
+  for (const auto& [name, values] : rows) {
     if (!model.contains(name) || std::ranges::count(values, model[name]) > 0) continue;
     std::vector<std::string> wanted;
     for (const Json& one : values) wanted.push_back(dumped(one));
@@ -374,12 +378,14 @@ bool ties_output(ImportPlan& plan, const Config& config, const Tensors& tensors,
 
 // --- the list of architectures
 
-// A run is exported as the first architecture that can express it.
-std::span<const Architecture* const> architectures() {
-  static const std::array<const Architecture*, 9> all{
-      &llama_architecture(),       &qwen2_architecture(),      &qwen3_architecture(),
-      &gpt2_architecture(),        &bert_architecture(),       &roberta_architecture(),
-      &xlm_roberta_architecture(), &distilbert_architecture(), &marian_architecture()};
+std::span<const Architecture> architectures() {
+  static const std::vector<Architecture> all = [] {
+    std::vector<Architecture> list;
+    for (const auto& file :
+         {llama_architectures(), gpt2_architectures(), bert_architectures(), marian_architectures()})
+      list.insert(list.end(), file.begin(), file.end());
+    return list;
+  }();
   return all;
 }
 
@@ -404,11 +410,11 @@ void check_head(const Architecture& architecture, const Config& config) {
 const Architecture& find_architecture(const Config& config, const Tensors& tensors) {
   std::vector<std::string_view> known;
   std::vector<std::string> names;
-  for (const Architecture* one : architectures()) {
-    known.push_back(one->model_type);
-    if (one->model_type != config.type()) continue;
-    check_head(*one, config);
-    return *one;
+  for (const Architecture& one : architectures()) {
+    known.push_back(one.model_type);
+    if (one.model_type != config.type()) continue;
+    check_head(one, config);
+    return one;
   }
   for (const auto& [name, tensor] : tensors) names.push_back(name);
   fail("config.json: the architecture (\"model_type\") is \"", config.type(),
@@ -416,8 +422,8 @@ const Architecture& find_architecture(const Config& config, const Tensors& tenso
 }
 
 const Architecture& find_architecture(const RunContent& run) {
-  for (const Architecture* one : architectures())
-    if (one->exports(run)) return *one;
+  for (const Architecture& one : architectures())
+    if (one.exports && one.exports(run)) return one;
   fail("there is no published layout for a ", run.task,
        " run; there are those for language_model (GPT-2, Llama, Qwen3, BERT), classify and "
        "embed_text (BERT) and translate, summarize and converse (Marian)");

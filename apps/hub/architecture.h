@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -10,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "heed/apps/tasks/learner.h"
 #include "heed/base/error.h"
 #include "heed/core/tensor.h"
 #include "heed/text/safetensors.h"
@@ -41,14 +41,22 @@ struct WeightName {
   WeightLayout layout = {};
 };
 
-/// The weight names of an architecture, for import and export. "{}" stands for the layer's number.
+/// A linear map or a norm within a layer: its published name, and heed's.
+struct MapName {
+  std::string published, ours;
+  bool has_bias = true;
+  WeightLayout layout = {};
+};
+
+/// The weight names of an architecture, for import and export.
 class WeightNames {
  public:
   void add(std::string published, std::string ours, WeightLayout layout = {});
-  /// Adds a linear map: "published.weight" and "published.bias".
-  void add_map(const std::string& published, const std::string& ours, WeightLayout layout = {});
-  /// Adds the names of one layer for each of `layers` layers.
-  void add_layers(std::int64_t layers, const WeightNames& of_layer);
+  /// Adds "published.weight" and, if it has one, "published.bias".
+  void add_map(const MapName& map);
+  /// Adds the maps of `layers` layers. "{}" in both prefixes stands for the layer's number.
+  void add_layers(std::int64_t layers, const std::string& published, const std::string& ours,
+                  std::span<const MapName> maps);
   /// Puts a prefix before all published names.
   void add_prefix(std::string_view prefix);
   std::span<const WeightName> all() const { return names_; }
@@ -136,10 +144,12 @@ class Config {
 /// Returns the members of config.json that correspond to settings of "model".
 Json published_members(const Json& model, std::span<const ConfigMember> members);
 
-/// Throws an Error listing the "model" settings whose value the layout cannot express. Settings
-/// that do not exist are ignored.
-void check_fits(std::string_view layout, const Json& model,
-                std::initializer_list<std::pair<const char*, std::vector<Json>>> allowed);
+/// Values of "model" that an architecture always has: an import sets them, and an export needs them.
+using FixedSettings = std::vector<std::pair<const char*, Json>>;
+/// Throws an Error listing the "model" settings whose value the layout cannot express, neither the `fixed`
+/// value nor, for others, one that is `allowed`. Settings that do not exist are ignored.
+void check_fits(std::string_view layout, const Json& model, const FixedSettings& fixed,
+                const std::vector<std::pair<const char*, std::vector<Json>>>& allowed);
 /// Returns the activations of feed-forward layers without a gate, for check_fits().
 std::vector<Json> classic_activations();
 
@@ -196,11 +206,11 @@ struct Architecture {
   std::string_view model_type;  ///< in config.json
   std::string_view name;        ///< for messages
   /// The settings and the other members of config.json.
-  const std::vector<ConfigMember>& (*settings)();
-  const MemberTable& (*members)();
+  std::span<const ConfigMember> settings;
+  const MemberTable* members;
   /// Throws an Error for a configuration that heed's model does not support, beyond `members`.
   ImportPlan (*import_plan)(const Config& config, const Tensors& tensors);
-  /// Whether a run of this task, with these settings, is exported as this architecture.
+  /// Whether a run of this task, with these settings, is exported as this architecture; null: none is.
   bool (*exports)(const RunContent& run);
   /// Throws an Error listing settings that the architecture does not support.
   ExportPlan (*export_plan)(RunContent run);
@@ -208,22 +218,36 @@ struct Architecture {
   std::span<const std::string_view> heads;
 };
 
-const Architecture& gpt2_architecture();
-const Architecture& bert_architecture();
-const Architecture& roberta_architecture();
-const Architecture& xlm_roberta_architecture();
-const Architecture& distilbert_architecture();
-const Architecture& marian_architecture();
-const Architecture& llama_architecture();
-const Architecture& qwen2_architecture();
-const Architecture& qwen3_architecture();
+// One function for each file of this folder.
+std::vector<Architecture> bert_architectures();
+std::vector<Architecture> gpt2_architectures();
+std::vector<Architecture> llama_architectures();
+std::vector<Architecture> marian_architectures();
 
-std::span<const Architecture* const> architectures();
+/// Returns all architectures. A run is exported as the first that can express it.
+std::span<const Architecture> architectures();
 /// Returns the architecture that config.json names. For an unknown one, throws an Error listing the
 /// known ones and some weight names; for an unsupported head, one listing the supported ones.
 const Architecture& find_architecture(const Config& config, const Tensors& tensors);
 /// Returns the architecture that a run is exported as. Throws an Error if there is none.
 const Architecture& find_architecture(const RunContent& run);
+
+// --- texts (imported_texts.cpp)
+
+/// The files of a published folder that say how it reads and writes texts.
+struct PublishedTexts {
+  std::string tokenizer;                   ///< tokenizer.json, that of the sources if there are two
+  std::string target_tokenizer = {};       ///< empty: the same
+  Json tokenizer_config = Json::object();  ///< empty without such a file
+  std::string generation = {};             ///< generation_config.json; empty: there is none
+};
+
+/// Returns the tokenizers of a run, and adapts the settings to them. Throws an Error for a tokenizer
+/// without the token that ends a text or, for a masked model, the one that is filled in.
+NamedFiles imported_files(const PublishedTexts& texts, const Config& config, const ImportPlan& plan,
+                          Settings& settings, std::vector<std::string>& remarks);
+
+// --- weights (architecture.cpp)
 
 /// Converts published weights to heed's, in f32. Throws an Error listing missing and unknown names,
 /// and for a copy that differs. Unused weights may be unreadable.

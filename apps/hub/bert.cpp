@@ -13,134 +13,118 @@
 namespace heed::hub {
 namespace {
 
-const std::vector<ConfigMember>& bert_members() {
-  static const std::vector<ConfigMember> members = {
-      {"hidden_size", "width", 1, 65536},
-      {"num_attention_heads", "heads", 1, 1024},
-      {"intermediate_size", "feed_forward", 1, 1 << 20},
-      {"type_vocab_size", "token_types", 1, 65536},
-      {"hidden_dropout_prob", "dropout", 0, 0, 0.1},
-      {"attention_probs_dropout_prob", "attention_dropout", 0, 0, 0.1},
-      {"hidden_act", "activation", 0, 0, "gelu"},
-      {"layer_norm_eps", "epsilon", 0, 0, 1e-12}};
-  return members;
-}
+const std::vector<ConfigMember> bert_members = {
+    {"hidden_size", "width", 1, 65536},
+    {"num_attention_heads", "heads", 1, 1024},
+    {"intermediate_size", "feed_forward", 1, 1 << 20},
+    {"type_vocab_size", "token_types", 1, 65536},
+    {"hidden_dropout_prob", "dropout", 0, 0, 0.1},
+    {"attention_probs_dropout_prob", "attention_dropout", 0, 0, 0.1},
+    {"hidden_act", "activation", 0, 0, "gelu"},
+    {"layer_norm_eps", "epsilon", 0, 0, 1e-12}};
 
-const std::vector<ConfigMember>& distilbert_members() {
-  static const std::vector<ConfigMember> members = {{"dim", "width", 1, 65536},
-                                                    {"n_heads", "heads", 1, 1024},
-                                                    {"hidden_dim", "feed_forward", 1, 1 << 20},
-                                                    {"dropout", "dropout", 0, 0, 0.1},
-                                                    {"attention_dropout", "attention_dropout", 0, 0, 0.1},
-                                                    {"activation", "activation", 0, 0, "gelu"}};
-  return members;
-}
+const std::vector<ConfigMember> distilbert_members = {{"dim", "width", 1, 65536},
+                                                      {"n_heads", "heads", 1, 1024},
+                                                      {"hidden_dim", "feed_forward", 1, 1 << 20},
+                                                      {"dropout", "dropout", 0, 0, 0.1},
+                                                      {"attention_dropout", "attention_dropout", 0, 0, 0.1},
+                                                      {"activation", "activation", 0, 0, "gelu"}};
 
 /// The table of all encoders in this file: they read the same, under different names.
-const MemberTable& encoder_table() {
-  static const MemberTable table{.only = {{"position_embedding_type", "absolute"},
-                                          {"is_decoder", false},
-                                          {"add_cross_attention", false}},
-                                 .read =
-                                     "num_hidden_layers n_layers max_position_embeddings pad_token_id "
-                                     "id2label problem_type",
-                                 .without_effect =
-                                     "classifier_dropout qa_dropout seq_classif_dropout sinusoidal_pos_embds "
-                                     "tie_weights_ output_past directionality"};
-  return table;
-}
+const MemberTable encoder_table{
+    .only = {{"position_embedding_type", "absolute"}, {"is_decoder", false}, {"add_cross_attention", false}},
+    .read = "num_hidden_layers n_layers max_position_embeddings pad_token_id id2label problem_type",
+    .without_effect =
+        "classifier_dropout qa_dropout seq_classif_dropout sinusoidal_pos_embds tie_weights_ output_past "
+        "directionality"};
+
+const FixedSettings encoder_settings = {{"norm", "post"},
+                                        {"norm_kind", "layer"},
+                                        {"positions", "learned"},
+                                        {"embedding_norm", true},
+                                        {"scale_embeddings", false}};
 
 /// The differences between the encoders in this file. The names of their weights follow a prefix.
 struct EncoderKind {
   const char* begin;  ///< the mark before every text
-  const std::vector<ConfigMember>& (*members)();
-  const char* layers;  ///< the member of config.json that counts them
-  WeightNames (*names)(std::int64_t layers, std::int64_t first_position);
-  bool offsets_positions = false;  ///< the first is pad_token_id + 1
+  std::span<const ConfigMember> members;
+  const char* layers;                                ///< the member of config.json that counts them
+  const char* layer;                                 ///< the prefix of a layer's weights
+  std::vector<MapName> maps;                         ///< of a layer
+  bool has_types = true, offsets_positions = false;  ///< the first position is pad_token_id + 1
   /// Names of the masked-language-model head: "transform", its norm, the map to the tokens and its
   /// bias.
-  const char *transform, *transform_norm, *decoder, *bias;
-  const char* copy_of_bias = nullptr;
+  const char *transform, *transform_norm, *decoder, *bias, *copy_of_bias = nullptr;
   /// Names of the classification head: the map after pooling, its activation, and the map to the
   /// classes.
   const char *pooler, *pooler_activation, *classes;
 };
 
-WeightNames bert_names(std::int64_t layers, std::int64_t first_position) {
-  WeightNames layer;
-  for (const char* const map : {"query", "key", "value"})
-    layer.add_map(concat_text("encoder.layer.{}.attention.self.", map),
-                  concat_text("encoder.layers.{}.attention.", map));
-  layer.add_map("encoder.layer.{}.attention.output.dense", "encoder.layers.{}.attention.output");
-  layer.add_map("encoder.layer.{}.attention.output.LayerNorm", "encoder.layers.{}.attention_norm");
-  layer.add_map("encoder.layer.{}.intermediate.dense", "encoder.layers.{}.feed_forward.input");
-  layer.add_map("encoder.layer.{}.output.dense", "encoder.layers.{}.feed_forward.output");
-  layer.add_map("encoder.layer.{}.output.LayerNorm", "encoder.layers.{}.feed_forward_norm");
+WeightNames encoder_names(const EncoderKind& kind, std::int64_t layers, std::int64_t first_position) {
   WeightNames names;
   names.add("embeddings.word_embeddings.weight", "embedding.weight");
   names.add("embeddings.position_embeddings.weight", "input.positions.weight", {.first_row = first_position});
-  names.add("embeddings.token_type_embeddings.weight", "input.types.weight");
-  names.add_map("embeddings.LayerNorm", "input.norm");
-  names.add_layers(layers, layer);
+  if (kind.has_types) names.add("embeddings.token_type_embeddings.weight", "input.types.weight");
+  names.add_map({"embeddings.LayerNorm", "input.norm"});
+  names.add_layers(layers, kind.layer, "encoder.layers.{}.", kind.maps);
   return names;
 }
 
-WeightNames distilbert_names(std::int64_t layers, std::int64_t /*first_position*/) {
-  WeightNames layer;
-  for (const auto& [theirs, map] :
-       {std::pair{"q_lin", "query"}, {"k_lin", "key"}, {"v_lin", "value"}, {"out_lin", "output"}})
-    layer.add_map(concat_text("transformer.layer.{}.attention.", theirs),
-                  concat_text("encoder.layers.{}.attention.", map));
-  layer.add_map("transformer.layer.{}.sa_layer_norm", "encoder.layers.{}.attention_norm");
-  layer.add_map("transformer.layer.{}.ffn.lin1", "encoder.layers.{}.feed_forward.input");
-  layer.add_map("transformer.layer.{}.ffn.lin2", "encoder.layers.{}.feed_forward.output");
-  layer.add_map("transformer.layer.{}.output_layer_norm", "encoder.layers.{}.feed_forward_norm");
-  WeightNames names;
-  names.add("embeddings.word_embeddings.weight", "embedding.weight");
-  names.add("embeddings.position_embeddings.weight", "input.positions.weight");
-  names.add_map("embeddings.LayerNorm", "input.norm");
-  names.add_layers(layers, layer);
-  return names;
-}
+const std::vector<MapName> bert_maps = {
+    {"attention.self.query", "attention.query"},      {"attention.self.key", "attention.key"},
+    {"attention.self.value", "attention.value"},      {"attention.output.dense", "attention.output"},
+    {"attention.output.LayerNorm", "attention_norm"}, {"intermediate.dense", "feed_forward.input"},
+    {"output.dense", "feed_forward.output"},          {"output.LayerNorm", "feed_forward_norm"}};
 
-constexpr EncoderKind bert_kind = {.begin = "[CLS]",
-                                   .members = bert_members,
-                                   .layers = "num_hidden_layers",
-                                   .names = bert_names,
-                                   .transform = "cls.predictions.transform.dense",
-                                   .transform_norm = "cls.predictions.transform.LayerNorm",
-                                   .decoder = "cls.predictions.decoder.weight",
-                                   .bias = "cls.predictions.bias",
-                                   .copy_of_bias = "cls.predictions.decoder.bias",
-                                   .pooler = "pooler.dense",
-                                   .pooler_activation = "tanh",
-                                   .classes = "classifier"};
+const EncoderKind bert_kind = {.begin = "[CLS]",
+                               .members = bert_members,
+                               .layers = "num_hidden_layers",
+                               .layer = "encoder.layer.{}.",
+                               .maps = bert_maps,
+                               .transform = "cls.predictions.transform.dense",
+                               .transform_norm = "cls.predictions.transform.LayerNorm",
+                               .decoder = "cls.predictions.decoder.weight",
+                               .bias = "cls.predictions.bias",
+                               .copy_of_bias = "cls.predictions.decoder.bias",
+                               .pooler = "pooler.dense",
+                               .pooler_activation = "tanh",
+                               .classes = "classifier"};
 
-constexpr EncoderKind roberta_kind = {.begin = "<s>",
-                                      .members = bert_members,
-                                      .layers = "num_hidden_layers",
-                                      .names = bert_names,
-                                      .offsets_positions = true,
-                                      .transform = "lm_head.dense",
-                                      .transform_norm = "lm_head.layer_norm",
-                                      .decoder = "lm_head.decoder.weight",
-                                      .bias = "lm_head.bias",
-                                      .copy_of_bias = "lm_head.decoder.bias",
-                                      .pooler = "classifier.dense",
-                                      .pooler_activation = "tanh",
-                                      .classes = "classifier.out_proj"};
+const EncoderKind roberta_kind = {.begin = "<s>",
+                                  .members = bert_members,
+                                  .layers = "num_hidden_layers",
+                                  .layer = "encoder.layer.{}.",
+                                  .maps = bert_maps,
+                                  .offsets_positions = true,
+                                  .transform = "lm_head.dense",
+                                  .transform_norm = "lm_head.layer_norm",
+                                  .decoder = "lm_head.decoder.weight",
+                                  .bias = "lm_head.bias",
+                                  .copy_of_bias = "lm_head.decoder.bias",
+                                  .pooler = "classifier.dense",
+                                  .pooler_activation = "tanh",
+                                  .classes = "classifier.out_proj"};
 
-constexpr EncoderKind distilbert_kind = {.begin = "[CLS]",
-                                         .members = distilbert_members,
-                                         .layers = "n_layers",
-                                         .names = distilbert_names,
-                                         .transform = "vocab_transform",
-                                         .transform_norm = "vocab_layer_norm",
-                                         .decoder = "vocab_projector.weight",
-                                         .bias = "vocab_projector.bias",
-                                         .pooler = "pre_classifier",
-                                         .pooler_activation = "relu",
-                                         .classes = "classifier"};
+const EncoderKind distilbert_kind = {.begin = "[CLS]",
+                                     .members = distilbert_members,
+                                     .layers = "n_layers",
+                                     .layer = "transformer.layer.{}.",
+                                     .maps = {{"attention.q_lin", "attention.query"},
+                                              {"attention.k_lin", "attention.key"},
+                                              {"attention.v_lin", "attention.value"},
+                                              {"attention.out_lin", "attention.output"},
+                                              {"sa_layer_norm", "attention_norm"},
+                                              {"ffn.lin1", "feed_forward.input"},
+                                              {"ffn.lin2", "feed_forward.output"},
+                                              {"output_layer_norm", "feed_forward_norm"}},
+                                     .has_types = false,
+                                     .transform = "vocab_transform",
+                                     .transform_norm = "vocab_layer_norm",
+                                     .decoder = "vocab_projector.weight",
+                                     .bias = "vocab_projector.bias",
+                                     .pooler = "pre_classifier",
+                                     .pooler_activation = "relu",
+                                     .classes = "classifier"};
 
 /// Returns the names of the classes, in the order of the outputs.
 std::vector<std::string> published_labels(const Config& config, std::int64_t count) {
@@ -159,7 +143,7 @@ std::vector<std::string> published_labels(const Config& config, std::int64_t cou
 
 /// Adds "map.weight" and "map.bias" with their prefix in the file.
 void add_found(WeightNames& names, const Tensors& tensors, const std::string& map, const std::string& ours) {
-  names.add_map(prefix_of(tensors, map + ".weight") + map, ours);
+  names.add_map({prefix_of(tensors, map + ".weight") + map, ours});
 }
 
 constexpr const char* one_label = "single_label_classification";
@@ -207,8 +191,8 @@ void import_masked_head(ImportPlan& plan, const EncoderKind& kind, const Config&
   const std::string before = prefix_of(tensors, kind.bias);
   const bool tied = ties_output(plan, config, tensors, before + kind.decoder, embedding);
   plan.names.add(before + kind.bias, "output_bias");
-  plan.names.add_map(before + kind.transform, "transform");
-  plan.names.add_map(before + kind.transform_norm, "transform_norm");
+  plan.names.add_map({before + kind.transform, "transform"});
+  plan.names.add_map({before + kind.transform_norm, "transform_norm"});
   if (!tied) plan.names.add(before + kind.decoder, "output.weight");
   if (kind.copy_of_bias) plan.copies.emplace_back(before + kind.copy_of_bias, "output_bias");
   model.update({{"decoder_layers", model["encoder_layers"]},
@@ -221,11 +205,6 @@ void import_masked_head(ImportPlan& plan, const EncoderKind& kind, const Config&
   plan.remarks.emplace_back("a masked language model: train a language_model from it with objective=masked");
 }
 
-/// Returns the padding token, after whose id RoBERTa's positions begin.
-std::int64_t read_padding_id(const Config& config) {
-  return config.has("pad_token_id") ? config.integer("pad_token_id", 0, 1 << 24) : 1;
-}
-
 ImportPlan import_encoder(const EncoderKind& kind, const Config& config, const Tensors& tensors) {
   const std::string prefix = prefix_of(tensors, "embeddings.word_embeddings.weight"),
                     embedding = prefix + "embeddings.word_embeddings.weight",
@@ -234,22 +213,20 @@ ImportPlan import_encoder(const EncoderKind& kind, const Config& config, const T
   config.check_rows("max_position_embeddings", tensors, prefix + "embeddings.position_embeddings.weight");
   config.check_rows("vocab_size", tensors, embedding);
   const std::int64_t layers = config.integer(kind.layers, 1, 1024),
-                     first = kind.offsets_positions ? read_padding_id(config) + 1 : 0,
-                     length = config.integer("max_position_embeddings", 1, 1 << 24) - first;
+                     length_of_table = config.integer("max_position_embeddings", 1, 1 << 24);
+  std::int64_t first = 0;  // RoBERTa's positions begin behind the padding token's id
+  if (kind.offsets_positions)
+    first = 1 + (config.has("pad_token_id") ? config.integer("pad_token_id", 0, 1 << 24) : 1);
+  const std::int64_t length = length_of_table - first;
   check(length > 0, "config.json: \"max_position_embeddings\" is ", length + first, ", of which ", first,
         " stand before those of texts");
-  Json model = config.model(kind.members());
+  Json model = config.model(kind.members);
   if (!model.contains("epsilon")) model["epsilon"] = 1e-12;  // DistilBERT's
-  model.update({{"encoder_layers", layers},
-                {"norm", "post"},
-                {"norm_kind", "layer"},
-                {"positions", "learned"},
-                {"embedding_norm", true},
-                {"scale_embeddings", false},
-                {"attention_bias", true}});
+  model.update({{"encoder_layers", layers}, {"attention_bias", true}});
+  for (const auto& [name, value] : encoder_settings) model[name] = value;
   ImportPlan plan{"embed_text",
                   {{"tokenizer", {{"begin", kind.begin}}}},
-                  kind.names(layers, first),
+                  encoder_names(kind, layers, first),
                   {"embeddings.position_ids", next_sentence}};
   plan.names.add_prefix(prefix);
   const bool has_pooler = tensors.contains(prefix + "pooler.dense.weight");
@@ -268,11 +245,6 @@ ImportPlan import_encoder(const EncoderKind& kind, const Config& config, const T
   if (tensors.contains(next_sentence + "weight"))
     plan.remarks.emplace_back("left out: the next-sentence head, which heed does not use");
   return plan;
-}
-
-template <const EncoderKind& kind>
-ImportPlan import_kind(const Config& config, const Tensors& tensors) {
-  return import_encoder(kind, config, tensors);
 }
 
 bool is_bert(const RunContent& run) {
@@ -311,16 +283,11 @@ std::map<std::string, Json> sentence_files(const Json& settings) {
 ExportPlan export_bert(RunContent run) {
   const bool has_head = run.task == "language_model", has_classes = run.task == "classify";
   const Json& model = run.settings.at("model");
-  check_fits("BERT", model,
-             {{"norm", {"post"}},
-              {"norm_kind", {"layer"}},
-              {"activation", classic_activations()},
-              {"positions", {"learned"}},
+  check_fits("BERT", model, encoder_settings,
+             {{"activation", classic_activations()},
               {has_head ? "decoder_attention" : "encoder_attention", {"dot_product"}},
               {"head_width", {0}},
               {"share_layers", {"none"}},
-              {"embedding_norm", {true}},
-              {"scale_embeddings", {false}},
               {"output_transform", {true}},
               {"local_width", {0}},
               {"sparse_features", {0}},
@@ -334,7 +301,7 @@ ExportPlan export_bert(RunContent run) {
   for (const char* const part : {".attention.", ".feed_forward."}) add_missing_biases(run.weights, part);
   Json members = model;
   members["token_types"] = run.weights.at("input.types.weight").size(0);
-  Json config = published_members(members, bert_members());
+  Json config = published_members(members, bert_members);
   config.update({{"architectures",
                   {has_head      ? "BertForMaskedLM"
                    : has_classes ? "BertForSequenceClassification"
@@ -345,11 +312,11 @@ ExportPlan export_bert(RunContent run) {
                  {"pad_token_id", std::max<std::int64_t>(run.pad, 0)},
                  {"tie_word_embeddings", tied},
                  {"vocab_size", run.vocabulary}});
-  WeightNames names = bert_names(layers, 0);
-  if (has_classes) names.add_map("pooler.dense", "pooler");
+  WeightNames names = encoder_names(bert_kind, layers, 0);
+  if (has_classes) names.add_map({"pooler.dense", "pooler"});
   names.add_prefix(has_head || has_classes ? "bert." : "");
   if (has_classes) {
-    names.add_map("classifier", "output");
+    names.add_map({"classifier", "output"});
     const bool has_sets = run.settings.at("data").at("label_separator") != "";
     config["problem_type"] = has_sets ? several_labels : one_label;
     for (std::size_t i = 0; i < run.labels.size(); ++i) {
@@ -359,8 +326,8 @@ ExportPlan export_bert(RunContent run) {
   }
   if (has_head) {
     names.add(bert_kind.bias, "output_bias");
-    names.add_map(bert_kind.transform, "transform");
-    names.add_map(bert_kind.transform_norm, "transform_norm");
+    names.add_map({bert_kind.transform, "transform"});
+    names.add_map({bert_kind.transform_norm, "transform_norm"});
     if (!tied) names.add(bert_kind.decoder, "output.weight");
     // A head that is not tied has a bias of its own, beside that of the layout.
     if (!tied) names.add(bert_kind.copy_of_bias, "output_bias");
@@ -370,38 +337,24 @@ ExportPlan export_bert(RunContent run) {
   return plan;
 }
 
-constexpr std::string_view encoder_heads[] = {"Model", "ForMaskedLM", "ForPreTraining",
-                                              "ForSequenceClassification"};
-constexpr auto is_none = [](const RunContent&) { return false; };
+template <const EncoderKind& kind>
+Architecture encoder_architecture(const char* type, const char* name) {
+  static constexpr std::string_view heads[] = {"Model", "ForMaskedLM", "ForPreTraining",
+                                               "ForSequenceClassification"};
+  const auto import = [](const Config& config, const Tensors& tensors) {
+    return import_encoder(kind, config, tensors);
+  };
+  return {type,        name, kind.members, &encoder_table, import, &kind == &bert_kind ? is_bert : nullptr,
+          export_bert, heads};
+}
 
 }  // namespace
 
-const Architecture& bert_architecture() {
-  static const Architecture architecture{
-      "bert",  "BERT",      bert_members, encoder_table, import_kind<bert_kind>,
-      is_bert, export_bert, encoder_heads};
-  return architecture;
-}
-
-const Architecture& roberta_architecture() {
-  static const Architecture architecture{
-      "roberta", "RoBERTa",   bert_members, encoder_table, import_kind<roberta_kind>,
-      is_none,   export_bert, encoder_heads};
-  return architecture;
-}
-
-const Architecture& xlm_roberta_architecture() {
-  static const Architecture architecture{
-      "xlm-roberta", "XLM-RoBERTa", bert_members, encoder_table, import_kind<roberta_kind>,
-      is_none,       export_bert,   encoder_heads};
-  return architecture;
-}
-
-const Architecture& distilbert_architecture() {
-  static const Architecture architecture{
-      "distilbert", "DistilBERT", distilbert_members, encoder_table, import_kind<distilbert_kind>,
-      is_none,      export_bert,  encoder_heads};
-  return architecture;
+std::vector<Architecture> bert_architectures() {
+  return {encoder_architecture<bert_kind>("bert", "BERT"),
+          encoder_architecture<roberta_kind>("roberta", "RoBERTa"),
+          encoder_architecture<roberta_kind>("xlm-roberta", "XLM-RoBERTa"),
+          encoder_architecture<distilbert_kind>("distilbert", "DistilBERT")};
 }
 
 }  // namespace heed::hub

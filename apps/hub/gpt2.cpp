@@ -11,49 +11,47 @@ namespace {
 
 constexpr const char* gpt2_head = "lm_head.weight";
 
-const std::vector<ConfigMember>& gpt2_members() {
-  static const std::vector<ConfigMember> members = {{"n_embd", "width", 1, 65536},
-                                                    {"n_head", "heads", 1, 1024},
-                                                    {"n_layer", "decoder_layers", 1, 1024},
-                                                    {"n_positions", "max_length", 1, 1 << 24},
-                                                    {"resid_pdrop", "dropout", 0, 0, 0.1},
-                                                    {"attn_pdrop", "attention_dropout", 0, 0, 0.1},
-                                                    {"activation_function", "activation", 0, 0, "gelu_new"},
-                                                    {"layer_norm_epsilon", "epsilon", 0, 0, 1e-5}};
-  return members;
-}
+const std::vector<ConfigMember> gpt2_members = {{"n_embd", "width", 1, 65536},
+                                                {"n_head", "heads", 1, 1024},
+                                                {"n_layer", "decoder_layers", 1, 1024},
+                                                {"n_positions", "max_length", 1, 1 << 24},
+                                                {"resid_pdrop", "dropout", 0, 0, 0.1},
+                                                {"attn_pdrop", "attention_dropout", 0, 0, 0.1},
+                                                {"activation_function", "activation", 0, 0, "gelu_new"},
+                                                {"layer_norm_epsilon", "epsilon", 0, 0, 1e-5}};
 
-const MemberTable& gpt2_table() {
-  static const MemberTable table{.only = {{"is_causal", true},
-                                          {"scale_attn_weights", true},
-                                          {"scale_attn_by_inverse_layer_idx", false},
-                                          {"add_cross_attention", false}},
-                                 .read = "n_inner embd_pdrop",
-                                 .without_effect =
-                                     "n_ctx reorder_and_upcast_attn summary_type summary_use_proj "
-                                     "summary_activation summary_proj_to_labels summary_first_dropout "
-                                     "task_specific_params"};
-  return table;
-}
+const MemberTable gpt2_table{.only = {{"is_causal", true},
+                                      {"scale_attn_weights", true},
+                                      {"scale_attn_by_inverse_layer_idx", false},
+                                      {"add_cross_attention", false}},
+                             .read = "n_inner embd_pdrop",
+                             .without_effect =
+                                 "n_ctx reorder_and_upcast_attn summary_type summary_use_proj "
+                                 "summary_activation summary_proj_to_labels summary_first_dropout "
+                                 "task_specific_params"};
+
+const FixedSettings gpt2_settings = {{"norm", "pre"}, {"norm_kind", "layer"}, {"positions", "learned"}};
 
 /// Returns the weight names of GPT-2. In models published with the head, they begin with
 /// "transformer.", except for the head itself.
 WeightNames gpt2_names(std::int64_t layers, std::string_view prefix) {
-  WeightNames layer;
-  layer.add_map("h.{}.ln_1", "decoder.layers.{}.self_attention_norm");
-  layer.add_map("h.{}.ln_2", "decoder.layers.{}.feed_forward_norm");
-  const char* const thirds[] = {"query", "key", "value"};
-  for (std::int64_t i = 0; i < 3; ++i)
-    layer.add_map("h.{}.attn.c_attn", concat_text("decoder.layers.{}.self_attention.", thirds[i]),
-                  {.transposed = true, .part = i, .parts = 3});
-  layer.add_map("h.{}.attn.c_proj", "decoder.layers.{}.self_attention.output", {.transposed = true});
-  layer.add_map("h.{}.mlp.c_fc", "decoder.layers.{}.feed_forward.input", {.transposed = true});
-  layer.add_map("h.{}.mlp.c_proj", "decoder.layers.{}.feed_forward.output", {.transposed = true});
+  const WeightLayout whole{.transposed = true};
+  const auto third = [](std::int64_t part) {
+    return WeightLayout{.transposed = true, .part = part, .parts = 3};
+  };
+  const MapName layer[] = {{"ln_1", "self_attention_norm"},
+                           {"ln_2", "feed_forward_norm"},
+                           {"attn.c_attn", "self_attention.query", true, third(0)},
+                           {"attn.c_attn", "self_attention.key", true, third(1)},
+                           {"attn.c_attn", "self_attention.value", true, third(2)},
+                           {"attn.c_proj", "self_attention.output", true, whole},
+                           {"mlp.c_fc", "feed_forward.input", true, whole},
+                           {"mlp.c_proj", "feed_forward.output", true, whole}};
   WeightNames names;
   names.add("wte.weight", "embedding.weight");
   names.add("wpe.weight", "input.positions.weight");
-  names.add_layers(layers, layer);
-  names.add_map("ln_f", "decoder.norm");
+  names.add_layers(layers, "h.{}.", "decoder.layers.{}.", layer);
+  names.add_map({"ln_f", "decoder.norm"});
   names.add_prefix(prefix);
   return names;
 }
@@ -63,19 +61,17 @@ ImportPlan import_gpt2(const Config& config, const Tensors& tensors) {
                     head = prefix_of(tensors, gpt2_head) + gpt2_head;
   config.check_rows("n_positions", tensors, prefix + "wpe.weight");
   config.check_rows("vocab_size", tensors, prefix + "wte.weight");
-  Json model = config.model(gpt2_members());
+  Json model = config.model(gpt2_members);
   const auto width = model["width"].get<std::int64_t>();
   ImportPlan plan{
       "language_model", {}, gpt2_names(model["decoder_layers"], prefix), {".attn.bias", ".attn.masked_bias"}};
   const bool tied = ties_output(plan, config, tensors, head, prefix + "wte.weight");
   if (!tied) plan.names.add(head, "output.weight");
   model.update({{"feed_forward", config.has("n_inner") ? config.integer("n_inner", 1, 1 << 20) : 4 * width},
-                {"norm", "pre"},
-                {"norm_kind", "layer"},
-                {"positions", "learned"},
                 {"tie_embeddings", tied ? "decoder" : "none"},
                 {"scale_embeddings", false},
                 {"attention_bias", true}});
+  for (const auto& [name, value] : gpt2_settings) model[name] = value;
   plan.settings["model"] = std::move(model);
   if (config.value("embd_pdrop", 0.1) != config.value("resid_pdrop", 0.1))
     plan.remarks.emplace_back("embd_pdrop differs from resid_pdrop, but model.dropout sets both");
@@ -90,11 +86,8 @@ bool is_gpt2(const RunContent& run) {
 /// unscaled, because GPT-2 does not scale.
 ExportPlan export_gpt2(RunContent run) {
   const Json& model = run.settings.at("model");
-  check_fits("GPT-2", model,
-             {{"norm", {"pre"}},
-              {"norm_kind", {"layer"}},
-              {"activation", classic_activations()},
-              {"positions", {"learned"}},
+  check_fits("GPT-2", model, gpt2_settings,
+             {{"activation", classic_activations()},
               {"decoder_attention", {"dot_product"}},
               {"head_width", {0}},
               {"share_layers", {"none"}},
@@ -104,7 +97,7 @@ ExportPlan export_gpt2(RunContent run) {
   const NoGrad no_grad;
   const bool tied = fold_embedding_scale(run.weights, model);
   for (const char* const part : {".self_attention.", ".feed_forward."}) add_missing_biases(run.weights, part);
-  Json config = published_members(model, gpt2_members());
+  Json config = published_members(model, gpt2_members);
   config.update({{"architectures", {"GPT2LMHeadModel"}},
                  {"model_type", "gpt2"},
                  {"n_inner", model.at("feed_forward")},
@@ -120,11 +113,9 @@ ExportPlan export_gpt2(RunContent run) {
 
 }  // namespace
 
-const Architecture& gpt2_architecture() {
+std::vector<Architecture> gpt2_architectures() {
   static constexpr std::string_view heads[] = {"LMHeadModel", "Model"};
-  static const Architecture architecture{"gpt2",      "GPT-2", gpt2_members, gpt2_table,
-                                         import_gpt2, is_gpt2, export_gpt2,  heads};
-  return architecture;
+  return {{"gpt2", "GPT-2", gpt2_members, &gpt2_table, import_gpt2, is_gpt2, export_gpt2, heads}};
 }
 
 }  // namespace heed::hub

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "heed/apps/hub/architecture.h"
-#include "heed/apps/hub/imported_texts.h"
 #include "heed/apps/tasks/labelled.h"
 #include "heed/apps/tasks/language_model.h"
 #include "heed/apps/tasks/recipe.h"
@@ -330,7 +329,7 @@ ImportedRun imported(const fs::path& folder) {
   const Config config(model.config);
   const Architecture& architecture = find_architecture(config, model.tensors);
   config.expect(common_members());
-  config.expect(architecture.members());
+  config.expect(*architecture.members);
   ImportPlan plan = architecture.import_plan(config, model.tensors);
   if (plan.task == "embed_text") take_sentence_modules(folder, plan);
   if (plan.task == "embed_text" || plan.task == "classify")
@@ -381,57 +380,51 @@ std::string describe_state(const fs::path& folder) {
   return state;
 }
 
-/// The last run read, kept until its weights are taken, because starting from a folder opens it
-/// several times.
-class LastRead {
- public:
-  static std::shared_ptr<const RunInMemory> of(const fs::path& folder) {
-    LastRead& last = instance();
-    const std::lock_guard lock(last.mutex_);
-    std::string state = describe_state(folder);
-    if (last.run_ && last.state_ == state) return last.run_;
-    last.run_ = nullptr;  // before another takes memory
-    ImportedRun made = imported(folder);
-    auto run = std::make_shared<RunInMemory>();
-    run->start = {std::string(made.learner->kind().name),
-                  made.learner->settings().json("", 2) + "\n",
-                  made.learner->files(),
-                  {},
-                  {}};
-    run->remarks = std::move(made.remarks);
-    Digest of_weights, of_all;
-    for (const auto& [name, tensor] : made.weights) {
-      const std::vector<float> values = tensor.to_vector<float>();
-      of_weights.add(name);
-      of_weights.add({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
-    }
-    run->digest = of_weights.hex();
-    of_all.add(run->digest + run->start.config);
-    for (const auto& [name, content] : run->start.files) of_all.add(name + content);
-    run->identity = of_all.hex();
-    run->weights = [weights = std::make_shared<Tensors>(std::move(made.weights))] {
-      LastRead& kept = instance();
-      const std::lock_guard alone(kept.mutex_);
-      kept.run_ = nullptr;
-      return *weights;
-    };
-    last.state_ = std::move(state);
-    return last.run_ = std::move(run);
-  }
-
- private:
-  static LastRead& instance() {
-    static auto* const own = new PerProcess<LastRead>;
-    return own->get();
-  }
-
-  std::mutex mutex_;
-  std::string state_;
-  std::shared_ptr<const RunInMemory> run_;
+/// The last run read, kept until its weights are taken, because starting from a folder opens it several times.
+struct LastRead {
+  std::mutex mutex;
+  std::string state;
+  std::shared_ptr<const RunInMemory> run;
 };
 
+LastRead& last_read() {
+  static auto* const own = new PerProcess<LastRead>;
+  return own->get();
+}
+
 std::shared_ptr<const RunInMemory> read_published_run(const fs::path& folder) {
-  return is_published(folder) ? LastRead::of(folder) : nullptr;
+  if (!is_published(folder)) return nullptr;
+  LastRead& last = last_read();
+  const std::lock_guard lock(last.mutex);
+  std::string state = describe_state(folder);
+  if (last.run && last.state == state) return last.run;
+  last.run = nullptr;  // before another takes memory
+  ImportedRun made = imported(folder);
+  auto run = std::make_shared<RunInMemory>();
+  run->start = {std::string(made.learner->kind().name),
+                made.learner->settings().json("", 2) + "\n",
+                made.learner->files(),
+                {},
+                {}};
+  run->remarks = std::move(made.remarks);
+  Digest of_weights, of_all;
+  for (const auto& [name, tensor] : made.weights) {
+    const std::vector<float> values = tensor.to_vector<float>();
+    of_weights.add(name);
+    of_weights.add({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
+  }
+  run->digest = of_weights.hex();
+  of_all.add(run->digest + run->start.config);
+  for (const auto& [name, content] : run->start.files) of_all.add(name + content);
+  run->identity = of_all.hex();
+  run->weights = [weights = std::make_shared<Tensors>(std::move(made.weights))] {
+    LastRead& kept = last_read();
+    const std::lock_guard alone(kept.mutex);
+    kept.run = nullptr;
+    return *weights;
+  };
+  last.state = std::move(state);
+  return last.run = std::move(run);
 }
 
 }  // namespace

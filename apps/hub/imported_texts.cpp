@@ -1,4 +1,6 @@
-#include "heed/apps/hub/imported_texts.h"
+// Texts of published models: their tokenizers, the marks around a text, and the tokens that end one.
+
+#include "heed/apps/hub/architecture.h"
 
 #include <algorithm>
 #include <optional>

@@ -7,6 +7,7 @@
 #include "heed/apps/hub/architecture.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/base/json.h"
 
 namespace heed::hub {
 namespace {
@@ -19,28 +20,24 @@ constexpr std::int64_t most_read_by_llama = 4096;
 /// the same.
 constexpr double few_turns_of_llama = 1, many_turns_of_llama = 4;
 
-const std::vector<ConfigMember>& llama_members() {
-  static const std::vector<ConfigMember> members = {{"hidden_size", "width", 1, 65536},
-                                                    {"num_attention_heads", "heads", 1, 1024},
-                                                    {"intermediate_size", "feed_forward", 1, 1 << 20},
-                                                    {"num_hidden_layers", "decoder_layers", 1, 1024},
-                                                    {"max_position_embeddings", "max_length", 1, 1 << 24},
-                                                    {"attention_dropout", "attention_dropout", 0, 0, 0.0},
-                                                    {"rms_norm_eps", "epsilon", 0, 0, 1e-6}};
-  return members;
-}
+const std::vector<ConfigMember> llama_members = {{"hidden_size", "width", 1, 65536},
+                                                 {"num_attention_heads", "heads", 1, 1024},
+                                                 {"intermediate_size", "feed_forward", 1, 1 << 20},
+                                                 {"num_hidden_layers", "decoder_layers", 1, 1024},
+                                                 {"max_position_embeddings", "max_length", 1, 1 << 24},
+                                                 {"attention_dropout", "attention_dropout", 0, 0, 0.0},
+                                                 {"rms_norm_eps", "epsilon", 0, 0, 1e-6}};
 
-const MemberTable& llama_table() {
-  static const MemberTable table{.only = {{"is_causal", true},
-                                          {"use_sliding_window", false},
-                                          {"layer_types", "full_attention"},
-                                          {"partial_rotary_factor", 1.0}},
-                                 .read =
-                                     "num_key_value_heads head_dim hidden_act attention_bias mlp_bias "
-                                     "rope_parameters rope_theta rope_scaling",
-                                 .without_effect = "pretraining_tp sliding_window max_window_layers"};
-  return table;
-}
+const MemberTable llama_table{.only = {{"is_causal", true},
+                                       {"use_sliding_window", false},
+                                       {"layer_types", "full_attention"},
+                                       {"partial_rotary_factor", 1.0}},
+                              .read =
+                                  "num_key_value_heads head_dim hidden_act attention_bias mlp_bias "
+                                  "rope_parameters rope_theta rope_scaling",
+                              .without_effect = "pretraining_tp sliding_window max_window_layers"};
+
+const FixedSettings llama_settings = {{"norm", "pre"}, {"norm_kind", "rms"}};
 
 /// The gate of the feed-forward layer: its published name, and heed's for the layer.
 constexpr std::pair<const char*, const char*> llama_gates[] = {{"silu", "swiglu"}, {"gelu", "geglu"}};
@@ -54,30 +51,22 @@ struct LlamaKind {
 };
 
 WeightNames llama_names(std::int64_t layers, const LlamaKind& kind, const std::string& prefix) {
-  WeightNames layer;
-  const auto add = [&](const char* published, const std::string& ours, bool bias) {
-    const std::string theirs = concat_text("layers.{}.", published), own = "decoder.layers.{}." + ours;
-    if (bias)
-      layer.add_map(theirs, own);
-    else
-      layer.add(theirs + ".weight", own + ".weight");
-  };
-  add("input_layernorm", "self_attention_norm", false);
-  add("self_attn.q_proj", "self_attention.query", kind.attention_bias);
-  add("self_attn.k_proj", "self_attention.key", kind.attention_bias);
-  add("self_attn.v_proj", "self_attention.value", kind.attention_bias);
-  add("self_attn.o_proj", "self_attention.output", kind.output_bias);
+  std::vector<MapName> layer = {{"input_layernorm", "self_attention_norm", false},
+                                {"self_attn.q_proj", "self_attention.query", kind.attention_bias},
+                                {"self_attn.k_proj", "self_attention.key", kind.attention_bias},
+                                {"self_attn.v_proj", "self_attention.value", kind.attention_bias},
+                                {"self_attn.o_proj", "self_attention.output", kind.output_bias},
+                                {"post_attention_layernorm", "feed_forward_norm", false},
+                                {"mlp.gate_proj", "feed_forward.gate", kind.feed_forward_bias},
+                                {"mlp.up_proj", "feed_forward.input", kind.feed_forward_bias},
+                                {"mlp.down_proj", "feed_forward.output", kind.feed_forward_bias}};
   if (kind.normalised) {
-    add("self_attn.q_norm", "self_attention.query_norm", false);
-    add("self_attn.k_norm", "self_attention.key_norm", false);
+    layer.push_back({"self_attn.q_norm", "self_attention.query_norm", false});
+    layer.push_back({"self_attn.k_norm", "self_attention.key_norm", false});
   }
-  add("post_attention_layernorm", "feed_forward_norm", false);
-  add("mlp.gate_proj", "feed_forward.gate", kind.feed_forward_bias);
-  add("mlp.up_proj", "feed_forward.input", kind.feed_forward_bias);
-  add("mlp.down_proj", "feed_forward.output", kind.feed_forward_bias);
   WeightNames names;
   names.add("embed_tokens.weight", "embedding.weight");
-  names.add_layers(layers, layer);
+  names.add_layers(layers, "layers.{}.", "decoder.layers.{}.", layer);
   names.add("norm.weight", "decoder.norm.weight");
   names.add_prefix(prefix);
   return names;
@@ -131,7 +120,7 @@ ImportPlan import_llama(const Config& config, const Tensors& tensors) {
                     embedding = prefix + "embed_tokens.weight";
   config.check_rows("vocab_size", tensors, embedding);
   const LlamaKind kind = llama_kind(config);
-  Json model = config.model(llama_members());
+  Json model = config.model(llama_members);
   const std::int64_t heads = model["heads"], length = model["max_length"],
                      key_heads = config.has("num_key_value_heads")
                                      ? config.integer("num_key_value_heads", 1, 1024)
@@ -153,8 +142,6 @@ ImportPlan import_llama(const Config& config, const Tensors& tensors) {
         "\", a gate that heed does not have; it has silu and gelu");
   model.update({{"head_width", head_width},
                 {"max_length", std::min(length, most_read_by_llama)},
-                {"norm", "pre"},
-                {"norm_kind", "rms"},
                 {"positions", "rotary"},
                 {"tie_embeddings", tied ? "decoder" : "none"},
                 {"scale_embeddings", false},
@@ -163,6 +150,7 @@ ImportPlan import_llama(const Config& config, const Tensors& tensors) {
                 {"feed_forward_bias", kind.feed_forward_bias},
                 {"decoder_attention", attention}});
   model.update(rotary_settings(config));
+  for (const auto& [name, value] : llama_settings) model[name] = value;
   plan.settings["model"] = std::move(model);
   if (length > most_read_by_llama)
     plan.remarks.push_back(
@@ -206,18 +194,16 @@ ExportPlan export_llama(RunContent run) {
         "the layout of Llama has dot_product attention of one kind, without sink, gate or heads of its own; "
         "model.decoder_attention is ",
         dumped(attention));
-  check_fits("Llama", model,
-             {{"norm", {"pre"}},
-              {"norm_kind", {"rms"}},
-              {"activation", {"swiglu", "geglu"}},
+  check_fits("Llama", model, llama_settings,
+             {{"activation", {"swiglu", "geglu"}},
               {"share_layers", {"none"}},
               {"embedding_norm", {false}},
               {"token_types", {0}},
               {"output_bias", {false}}});
   check_fits("Llama", {{"decoder_attention", attention.value("name", "dot_product")}},
-             {{"decoder_attention", {"dot_product"}}});
+             {{"decoder_attention", "dot_product"}}, {});
   const std::string_view type = llama_type(run);
-  if (type == "qwen3") check_fits("Qwen3", model, {{"feed_forward_bias", {false}}});
+  if (type == "qwen3") check_fits("Qwen3", model, {{"feed_forward_bias", false}}, {});
   const NoGrad no_grad;
   LlamaKind kind = llama_kind(model);
   if (kind.attention_bias != kind.output_bias) {
@@ -227,7 +213,7 @@ ExportPlan export_llama(RunContent run) {
   const bool tied = fold_embedding_scale(run.weights, model);
   const std::int64_t heads = model.at("heads"), width = model.at("width"), own_width = model.at("head_width"),
                      key_heads = attention.value("kv_heads", std::int64_t{0});
-  Json config = published_members(model, llama_members());
+  Json config = published_members(model, llama_members);
   config.update({{"architectures", {type == "llama" ? "LlamaForCausalLM" : "Qwen3ForCausalLM"}},
                  {"model_type", type},
                  {"num_key_value_heads", key_heads > 0 ? key_heads : heads},
@@ -248,32 +234,16 @@ ExportPlan export_llama(RunContent run) {
   return {std::move(config), std::move(names), std::move(run.weights)};
 }
 
-constexpr std::string_view decoder_heads[] = {"ForCausalLM", "Model"};
-
 }  // namespace
 
-const Architecture& llama_architecture() {
-  static const Architecture architecture{
-      "llama",      "Llama",      llama_members,
-      llama_table,  import_llama, [](const RunContent& run) { return llama_type(run) == "llama"; },
-      export_llama, decoder_heads};
-  return architecture;
-}
-
-const Architecture& qwen2_architecture() {
-  static const Architecture architecture{"qwen2",       "Qwen2",
-                                         llama_members, llama_table,
-                                         import_llama,  [](const RunContent& /*run*/) { return false; },
-                                         export_llama,  decoder_heads};
-  return architecture;
-}
-
-const Architecture& qwen3_architecture() {
-  static const Architecture architecture{
-      "qwen3",      "Qwen3",      llama_members,
-      llama_table,  import_llama, [](const RunContent& run) { return llama_type(run) == "qwen3"; },
-      export_llama, decoder_heads};
-  return architecture;
+std::vector<Architecture> llama_architectures() {
+  static constexpr std::string_view heads[] = {"ForCausalLM", "Model"};
+  const auto architecture = [](const char* type, const char* name, bool (*exports)(const RunContent&)) {
+    return Architecture{type, name, llama_members, &llama_table, import_llama, exports, export_llama, heads};
+  };
+  return {architecture("llama", "Llama", [](const RunContent& run) { return llama_type(run) == "llama"; }),
+          architecture("qwen2", "Qwen2", nullptr),
+          architecture("qwen3", "Qwen3", [](const RunContent& run) { return llama_type(run) == "qwen3"; })};
 }
 
 }  // namespace heed::hub

@@ -17,66 +17,60 @@ constexpr const char* marian_positions = "embed_positions.weight";
 
 /// The members of config.json that heed reads. Members of encoder and decoder map to the same
 /// settings, since heed's model has only one number of heads and one hidden width.
-const std::vector<ConfigMember>& marian_members() {
-  static const std::vector<ConfigMember> members = {{"d_model", "width", 1, 65536},
-                                                    {"encoder_attention_heads", "heads", 1, 1024},
-                                                    {"decoder_attention_heads", "heads", 1, 1024},
-                                                    {"encoder_ffn_dim", "feed_forward", 1, 1 << 20},
-                                                    {"decoder_ffn_dim", "feed_forward", 1, 1 << 20},
-                                                    {"encoder_layers", "encoder_layers", 1, 1024},
-                                                    {"decoder_layers", "decoder_layers", 1, 1024},
-                                                    {"max_position_embeddings", "max_length", 1, 1 << 24},
-                                                    {"dropout", "dropout", 0, 0, 0.1},
-                                                    {"attention_dropout", "attention_dropout", 0, 0, 0.0},
-                                                    {"activation_dropout", "activation_dropout", 0, 0, 0.0},
-                                                    {"activation_function", "activation", 0, 0, "gelu"},
-                                                    {"scale_embedding", "scale_embeddings", 0, 0, false}};
-  return members;
+const std::vector<ConfigMember> marian_members = {{"d_model", "width", 1, 65536},
+                                                  {"encoder_attention_heads", "heads", 1, 1024},
+                                                  {"decoder_attention_heads", "heads", 1, 1024},
+                                                  {"encoder_ffn_dim", "feed_forward", 1, 1 << 20},
+                                                  {"decoder_ffn_dim", "feed_forward", 1, 1 << 20},
+                                                  {"encoder_layers", "encoder_layers", 1, 1024},
+                                                  {"decoder_layers", "decoder_layers", 1, 1024},
+                                                  {"max_position_embeddings", "max_length", 1, 1 << 24},
+                                                  {"dropout", "dropout", 0, 0, 0.1},
+                                                  {"attention_dropout", "attention_dropout", 0, 0, 0.0},
+                                                  {"activation_dropout", "activation_dropout", 0, 0, 0.0},
+                                                  {"activation_function", "activation", 0, 0, "gelu"},
+                                                  {"scale_embedding", "scale_embeddings", 0, 0, false}};
+
+const MemberTable marian_table{.only = {{"share_encoder_decoder_embeddings", true},
+                                        {"tie_word_embeddings", true},
+                                        {"is_encoder_decoder", true},
+                                        {"is_decoder", false},
+                                        {"normalize_before", false},
+                                        {"normalize_embedding", false},
+                                        {"add_final_layer_norm", false},
+                                        {"static_position_embeddings", true},
+                                        {"forced_bos_token_id", nullptr}},
+                               .read = "decoder_start_token_id decoder_vocab_size",
+                               .without_effect =
+                                   "encoder_layerdrop decoder_layerdrop init_std forced_eos_token_id "
+                                   "add_bias_logits classif_dropout classifier_dropout "
+                                   "extra_pos_embeddings num_hidden_layers"};
+
+const FixedSettings marian_settings = {{"norm", "post"}, {"tie_embeddings", "all"}, {"epsilon", 1e-5}};
+
+/// Adds the layers of one stack.
+void add_marian_layers(WeightNames& names, std::int64_t layers, const std::string& stack) {
+  std::vector<MapName> maps;
+  const auto add_attention = [&](const std::string& published, const std::string& ours) {
+    for (const auto& [theirs, map] :
+         {std::pair{"q_proj", "query"}, {"k_proj", "key"}, {"v_proj", "value"}, {"out_proj", "output"}})
+      maps.push_back({concat_text(published, '.', theirs), concat_text(ours, '.', map)});
+    maps.push_back({published + "_layer_norm", ours + "_norm"});
+  };
+  add_attention("self_attn", stack == "decoder" ? "self_attention" : "attention");
+  if (stack == "decoder") add_attention("encoder_attn", "cross_attention");
+  maps.push_back({"fc1", "feed_forward.input"});
+  maps.push_back({"fc2", "feed_forward.output"});
+  maps.push_back({"final_layer_norm", "feed_forward_norm"});
+  names.add_layers(layers, concat_text("model.", stack, ".layers.{}."), stack + ".layers.{}.", maps);
 }
 
-const MemberTable& marian_table() {
-  static const MemberTable table{.only = {{"share_encoder_decoder_embeddings", true},
-                                          {"tie_word_embeddings", true},
-                                          {"is_encoder_decoder", true},
-                                          {"is_decoder", false},
-                                          {"normalize_before", false},
-                                          {"normalize_embedding", false},
-                                          {"add_final_layer_norm", false},
-                                          {"static_position_embeddings", true},
-                                          {"forced_bos_token_id", nullptr}},
-                                 .read = "decoder_start_token_id decoder_vocab_size",
-                                 .without_effect =
-                                     "encoder_layerdrop decoder_layerdrop init_std forced_eos_token_id "
-                                     "add_bias_logits classif_dropout classifier_dropout "
-                                     "extra_pos_embeddings num_hidden_layers"};
-  return table;
-}
-
-void add_marian_attention(WeightNames& names, const std::string& published, const std::string& ours) {
-  for (const auto& [theirs, map] :
-       {std::pair{"q_proj", "query"}, {"k_proj", "key"}, {"v_proj", "value"}, {"out_proj", "output"}})
-    names.add_map(concat_text(published, '.', theirs), concat_text(ours, '.', map));
-  names.add_map(published + "_layer_norm", ours + "_norm");
-}
-
-WeightNames marian_layer(const std::string& stack) {
-  const std::string published = concat_text("model.", stack, ".layers.{}."), ours = stack + ".layers.{}.";
-  WeightNames layer;
-  add_marian_attention(layer, published + "self_attn",
-                       ours + (stack == "decoder" ? "self_attention" : "attention"));
-  if (stack == "decoder") add_marian_attention(layer, published + "encoder_attn", ours + "cross_attention");
-  layer.add_map(published + "fc1", ours + "feed_forward.input");
-  layer.add_map(published + "fc2", ours + "feed_forward.output");
-  layer.add_map(published + "final_layer_norm", ours + "feed_forward_norm");
-  return layer;
-}
-
-WeightNames marian_names(std::int64_t encoder_layers, std::int64_t decoder_layers) {
+WeightNames marian_names(const Json& model) {
   WeightNames names;
   names.add("model.shared.weight", "embedding.weight");
   names.add("final_logits_bias", "output.bias", {.is_row = true});
-  names.add_layers(encoder_layers, marian_layer("encoder"));
-  names.add_layers(decoder_layers, marian_layer("decoder"));
+  add_marian_layers(names, model.at("encoder_layers"), "encoder");
+  add_marian_layers(names, model.at("decoder_layers"), "decoder");
   return names;
 }
 
@@ -102,19 +96,14 @@ ImportPlan import_marian(const Config& config, const Tensors& tensors) {
   const std::string prefix = prefix_of(tensors, "model.shared.weight");
   for (const char* const size : {"vocab_size", "decoder_vocab_size"})
     config.check_rows(size, tensors, prefix + "model.shared.weight");
-  Json model = config.model(marian_members());
+  Json model = config.model(marian_members);
   check_positions(tensors, model["width"]);
-  ImportPlan plan{
-      "translate", {}, marian_names(model["encoder_layers"], model["decoder_layers"]), {marian_positions}};
+  ImportPlan plan{"translate", {}, marian_names(model), {marian_positions}};
   plan.names.add_prefix(prefix);
   for (const char* const tied : {"coder.embed_tokens.weight", "lm_head.weight"})
     plan.copies.emplace_back(tied, "embedding.weight");
-  model.update({{"norm", "post"},
-                {"positions", "sinusoidal_halves"},
-                {"tie_embeddings", "all"},
-                {"output_bias", true},
-                {"attention_bias", true},
-                {"epsilon", 1e-5}});
+  model.update({{"positions", "sinusoidal_halves"}, {"output_bias", true}, {"attention_bias", true}});
+  for (const auto& [name, value] : marian_settings) model[name] = value;
   plan.settings["model"] = std::move(model);
   plan.begin = config.integer("decoder_start_token_id", 0, 1 << 30);
   if (config.has("eos_token_id")) plan.end = config.integer("eos_token_id", 0, 1 << 30);
@@ -152,9 +141,8 @@ void sort_sinusoids(Tensors& weights, std::int64_t width) {
 
 ExportPlan export_marian(RunContent run) {
   const Json& model = run.settings.at("model");
-  check_fits("Marian", model,
-             {{"norm", {"post"}},
-              {"norm_kind", {"layer"}},
+  check_fits("Marian", model, marian_settings,
+             {{"norm_kind", {"layer"}},
               {"activation", classic_activations()},
               {"positions", {"sinusoidal", "sinusoidal_halves"}},
               {"encoder_attention", {"dot_product"}},
@@ -163,14 +151,12 @@ ExportPlan export_marian(RunContent run) {
               {"head_width", {0}},
               {"share_layers", {"none"}},
               {"embedding_norm", {false}},
-              {"pointer", {false}},
-              {"tie_embeddings", {"all"}},
-              {"epsilon", {1e-5}}});
+              {"pointer", {false}}});
   const NoGrad no_grad;
   if (model.at("positions") == "sinusoidal") sort_sinusoids(run.weights, model.at("width"));
   if (!run.weights.contains("output.bias")) run.weights["output.bias"] = Tensor::zeros({run.vocabulary});
   for (const char* const part : {"attention.", ".feed_forward."}) add_missing_biases(run.weights, part);
-  Json config = published_members(model, marian_members());
+  Json config = published_members(model, marian_members);
   config.update({{"architectures", {"MarianMTModel"}},
                  {"model_type", "marian"},
                  {"static_position_embeddings", true},
@@ -184,17 +170,15 @@ ExportPlan export_marian(RunContent run) {
                  {"forced_eos_token_id", run.end},
                  {"vocab_size", run.vocabulary},
                  {"decoder_vocab_size", run.vocabulary}});
-  return {std::move(config), marian_names(model.at("encoder_layers"), model.at("decoder_layers")),
-          std::move(run.weights)};
+  return {std::move(config), marian_names(model), std::move(run.weights)};
 }
 
 }  // namespace
 
-const Architecture& marian_architecture() {
+std::vector<Architecture> marian_architectures() {
   static constexpr std::string_view heads[] = {"MTModel", "Model"};
-  static const Architecture architecture{"marian",      "Marian",  marian_members, marian_table,
-                                         import_marian, is_marian, export_marian,  heads};
-  return architecture;
+  return {
+      {"marian", "Marian", marian_members, &marian_table, import_marian, is_marian, export_marian, heads}};
 }
 
 }  // namespace heed::hub

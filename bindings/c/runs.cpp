@@ -408,7 +408,7 @@ ComparedSetting compared_setting(const std::string& name, const Json& values) {
 }
 
 std::string json_of(const Comparison& found, const std::string& folder) {
-  Json json = {{"text", found.text()}, {"markdown", found.markdown()}, {"mattered", found.mattered}};
+  Json json = {{"text", comparison_text(found.rows)}, {"markdown", comparison_markdown(found.rows)}};
   std::istringstream lines(comparison_json_lines(found.rows));
   json["rows"] = Json::array();
   for (std::string line; std::getline(lines, line);) json["rows"].push_back(Json::parse(line));

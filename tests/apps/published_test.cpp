@@ -358,14 +358,14 @@ TEST_CASE("published: a tokenizer without the marks that every answer needs is r
 }
 
 TEST_CASE("published: a member of config.json with one supported value is refused by name with another") {
-  for (const hub::Architecture* const one : hub::architectures())
-    for (const hub::MemberTable* const table : {&one->members(), &hub::common_members()})
+  for (const hub::Architecture& one : hub::architectures())
+    for (const hub::MemberTable* const table : {one.members, &hub::common_members()})
       for (const auto& member : table->only) {
         const std::string name = member.first;
         const OrderedJson value = member.second;
         CAPTURE(name);
         const auto refusal = [&](const OrderedJson& said) {
-          OrderedJson json = {{"model_type", std::string(one->model_type)}};
+          OrderedJson json = {{"model_type", std::string(one.model_type)}};
           json[name] = said;
           return error_of([&] { hub::Config(json.dump()).expect(*table); });
         };
@@ -391,9 +391,9 @@ TEST_CASE("published: the table in docs has the members of config.json with one 
   const auto all = hub::architectures();
   std::string names;
   for (std::size_t i = 0; i < all.size(); ++i) {  // those of one table follow each other
-    names += concat_text(names.empty() ? "" : ", ", '`', all[i]->model_type, '`');
-    if (i + 1 < all.size() && all[i + 1]->members == all[i]->members) continue;
-    add_row(std::exchange(names, ""), all[i]->members());
+    names += concat_text(names.empty() ? "" : ", ", '`', all[i].model_type, '`');
+    if (i + 1 < all.size() && all[i + 1].members == all[i].members) continue;
+    add_row(std::exchange(names, ""), *all[i].members);
   }
   check_made_part("docs/guides/published.md", "members", page);
 }

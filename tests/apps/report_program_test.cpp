@@ -398,7 +398,7 @@ TEST_CASE("report: a program's locale changes neither what is trained nor how nu
       results[i].emplace().metrics = {{"accuracy", static_cast<double>(i * 5 % 7) / 10, true}};
     const Tensor values = Tensor::from<float>({1234.5f, -0.25f}, {2});
     std::string text = concat_text(1234567, ' ', 0.5, ' ', 1e-9, ' ', 1234567.25, ' ', values, '\n');
-    text += setting_importance(cells, comparison_rows(cells, results));
+    text += comparison_text(comparison_rows(cells, results));
     std::ostringstream shown;
     ProgressPrinter printer(shown, {});
     for (const double value : {0.000123456, 1.5, 2351.25, 12345.678, -1e-7, 1e300, 0.0}) {

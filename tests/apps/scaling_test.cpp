@@ -1,13 +1,16 @@
-// How costs grow with the length, and the program that measures it.
+// The program that measures how the costs of attention grow with the length.
 
+#include <doctest/doctest.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "heed/apps/cli/attention_cost.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/run_records.h"
 
-using namespace heed::programs;
+using namespace heed;
+using namespace heed::test;
 
 namespace {
 
@@ -26,39 +29,6 @@ ProgramResult bench(Arguments more) {
 }
 
 }  // namespace
-
-TEST_CASE("growth: the exponent of a power law is found, and that of noise around it nearly") {
-  std::vector<CostAtLength> exact, noisy;
-  for (const double length : {256.0, 512.0, 1024.0, 4096.0}) {
-    exact.push_back({length, 3 * std::pow(length, 1.5)});
-    noisy.push_back({length, 3 * std::pow(length, 1.5) * (noisy.size() % 2 ? 1.05 : 0.95)});
-  }
-  CHECK(growth_exponent(exact).value() == doctest::Approx(1.5).epsilon(1e-12));
-  CHECK(growth_exponent(noisy).value() == doctest::Approx(1.5).epsilon(0.03));
-}
-
-TEST_CASE("growth: fewer than two lengths have no exponent, and what is not positive is an error") {
-  CHECK_FALSE(growth_exponent({}));
-  CHECK_FALSE(growth_exponent(std::vector<CostAtLength>{{8, 1}}));
-  CHECK_FALSE(growth_exponent(std::vector<CostAtLength>{{8, 1}, {8, 2}}));
-  CHECK_THROWS_AS((void)growth_exponent(std::vector<CostAtLength>{{8, 1}, {16, 0}}), Error);
-  CHECK_THROWS_AS((void)growth_exponent(std::vector<CostAtLength>{{0, 1}, {16, 1}}), Error);
-}
-
-TEST_CASE("growth: the cost to expect follows the square that hides behind a linear part") {
-  const auto points = [](double a, double b) {
-    std::vector<CostAtLength> list;
-    for (const double n : {64.0, 128.0}) list.push_back({n, a * n + b * n * n});
-    return list;
-  };
-  CHECK(expected_cost(points(1000, 1), 4096).value() == doctest::Approx(1000.0 * 4096 + 4096.0 * 4096));
-  CHECK(expected_cost(points(1000, 0), 4096).value() == doctest::Approx(1000.0 * 4096));
-  // Faster than the square cannot be told from the square, slower than linear not from linear.
-  CHECK(expected_cost(std::vector<CostAtLength>{{64, 1}, {128, 100}}, 256).value() == doctest::Approx(400));
-  CHECK(expected_cost(std::vector<CostAtLength>{{64, 1}, {128, 1}}, 256).value() == doctest::Approx(2));
-  CHECK_FALSE(expected_cost(std::vector<CostAtLength>{{64, 1}}, 128));
-  CHECK_THROWS_AS((void)expected_cost(std::vector<CostAtLength>{{64, 1}, {64, 1}}, 128), Error);
-}
 
 TEST_CASE("heed bench attention --json: a line per variant and length, and one per variant") {
   const ProgramResult result = bench({"--variants", "all", "--lengths", "24,12", "--json"});

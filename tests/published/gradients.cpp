@@ -73,10 +73,10 @@ void print_tokens(const std::string& tokenizer_file, const std::string& texts) {
 
 void print_members() {
   nlohmann::json all;
-  for (const hub::Architecture* const one : hub::architectures()) {
-    nlohmann::json& names = all[std::string(one->model_type)];
-    for (const hub::ConfigMember& setting : one->settings()) names.push_back(setting.published);
-    for (const hub::MemberTable* const table : {&one->members(), &hub::common_members()}) {
+  for (const hub::Architecture& one : hub::architectures()) {
+    nlohmann::json& names = all[std::string(one.model_type)];
+    for (const hub::ConfigMember& setting : one.settings) names.push_back(setting.published);
+    for (const hub::MemberTable* const table : {one.members, &hub::common_members()}) {
       for (const auto& [name, value] : table->only) names.push_back(name);
       for (const std::string_view list : {table->read, table->without_effect})
         for (const std::string_view name : split_at(list, " ")) names.push_back(name);

@@ -220,7 +220,6 @@ class Training(Folder):
                               out=self.path("search"))
         self.assertEqual(len(search.rows), 3)
         self.assertEqual({row["steps"] for row in search.rows}, {6})
-        self.assertRegex(search.mattered, r"what mattered for accuracy on the valid part, over 5 choices(.|\n)*learning_rate \d+ %:")
         self.refuses(
             (heed.Error, "different examples", lambda: heed.compare("classify", TEXTS, LABELS[::-1], **call)),
             (heed.SettingsError, "random=N", lambda: heed.compare(

@@ -120,140 +120,135 @@ const range = (values, areShares) => {
   return {suggestedMin: (low + high) / 2 - 0.05 * size, suggestedMax: (low + high) / 2 + 0.05 * size};
 };
 
-class Drawing {
-  constructor(group, data) {
-    this.group = group;
-    this.hidden = group.oneLegend ? group.hidden : new Set();
-    this.figure = add(group.box, "figure");
-    this.caption = add(this.figure, "figcaption");
-    const e = canvas(add(this.figure, "div.canvas"), 300, 150, data.title);
-    this.take(data);
-    this.chart = new Chart(e, this.config());
-  }
-  take(data) {
-    this.data = data;
-    this.caption.textContent = data.title;
-    if (data.remark) add(this.caption, "small", ` ${data.remark}`);
-    this.chart?.setActiveElements([]);
-    this.chart?.tooltip.setActiveElements([], {x: 0, y: 0});
-    return this;
-  }
-  remove() {
-    this.chart.destroy();
-    this.figure.remove();
-  }
-  toggle(series) {
-    if (!this.hidden.delete(series)) this.hidden.add(series);
-    this.group.draw();
-  }
-  config() {
-    const {kind, x, y} = this.data, {byTime, log, smooth} = this.group, {hidden} = this, lines = kind === "lines";
-    const values = this.data.series.flatMap((one, i) => hidden.has(i) ? [] : one.points.map(p => p[1]));
-    const isLog = lines && log && values.length > 0 && Math.min(...values) > 0 && Math.max(...values) > 2 * Math.min(...values);
-    const most = Math.max(...this.data.series.map(one => one.points.length));
-    const datasets = [];
-    this.data.series.forEach((one, i) => {
-      const color = css(`--s${i % 8}`), points = one.points.map(p => ({x: lines && byTime ? p[2] : p[0], y: p[1], step: p[0], seconds: p[2]}));
-      const set = {label: one.name, series: i, data: points, hidden: hidden.has(i), borderColor: color, backgroundColor: color,
-        borderWidth: 1.6, borderDash: i < 8 ? [] : [6, 3], pointRadius: lines && most > 40 ? 0 : lines ? 2.5 : 5, pointHoverRadius: 5};
-      if (kind === "bars") Object.assign(set, {backgroundColor: color + "55", borderWidth: 1, grouped: false, barPercentage: 1, categoryPercentage: 1});
-      const isSmooth = lines && smooth && points.length > 2;
-      if (isSmooth) datasets.push({...set, faint: true, borderColor: color + "44", backgroundColor: color + "44", pointRadius: 0});
-      datasets.push(isSmooth ? {...set, data: smoothed(points), pointRadius: 0} : set);
-    });
-    const color = css("--muted"), grid = {color: css("--grid"), borderColor: css("--line-soft")};
-    const ticks = {color, maxRotation: 0, autoSkipPadding: 14};
-    // Three digits, or as many as tell neighbouring ticks apart.
-    const digits = (value, i, all) => {
-      const step = Math.abs(all[1]?.value - all[0].value) || 1;
-      return figures(value, Math.min(Math.max(Math.ceil(Math.log10(Math.max(Math.abs(value), step) / step)) + 1, 3), 12));
-    };
-    const title = text => ({display: true, text, color});
-    const xScale = kind === "bars"
-      ? {type: "category", labels: this.data.series[0].points.map(p => figures(p[0], 5)), offset: true}
-      : {type: "linear", ticks: lines ? {precision: 0, ...byTime && {callback: clock}} : {}};
-    const yScale = isLog
-      ? {type: "logarithmic", ticks: {autoSkip: false, callback: v => (Math.max(...values) < 100 * Math.min(...values) ? /^[1235]/ : /^1/).test(v.toExponential()) ? figures(v, 5) : ""}}
-      : kind === "bars" ? {type: "linear", beginAtZero: true} : {type: "linear", ...range(values, lines && SHARES.has(y))};
-    return {
-      type: kind === "bars" ? "bar" : kind === "marks" ? "scatter" : "line",
-      data: {datasets: kind === "bars" ? datasets.map(set => ({...set, data: set.data.map(p => p.y)})) : datasets},
-      plugins: kind === "bars" ? [] : [crosshair],
-      options: {
-        parsing: kind === "bars" ? undefined : false,
-        interaction: kind === "lines" ? {mode: "each", intersect: false} : kind === "marks" ? {mode: "nearest", intersect: false} : {mode: "index", intersect: false},
-        scales: {
-          x: {...xScale, grid, title: title(lines && byTime ? "training time (min:s)" : x), ticks: {...ticks, ...xScale.ticks}},
-          y: {...yScale, grid, title: title(isLog ? `${y} (log scale)` : y), ticks: {...ticks, autoSkipPadding: 6, callback: digits, ...yScale.ticks}}},
-        plugins: {
-          legend: {display: this.data.series.length > 1 && !this.group.oneLegend,
-            labels: {color: css("--ink"), boxWidth: 12, boxHeight: 12, filter: (item, data) => !data.datasets[item.datasetIndex].faint},
-            onClick: (event, item) => this.toggle(this.chart.data.datasets[item.datasetIndex].series)},
-          tooltip: {callbacks: {title: items => this.place(items[0]), label: item => this.label(item)}}}}};
-  }
-  place(item) {
-    const {kind, series} = this.data;
-    if (kind === "lines") return `step ${item.raw.step}, ${clock(item.raw.seconds)}`;
-    if (kind === "marks") return "";
-    const points = series[0].points, i = item.dataIndex;
-    return i + 1 < points.length ? `${figures(points[i][0], 5)} to ${figures(points[i + 1][0], 5)}` : `${figures(points[i][0], 5)} and more`;
-  }
-  label(item) {
-    const {kind, x, y} = this.data, name = item.dataset.label || y;
-    if (kind === "bars") return `${name}: ${figures(item.raw, 5)}`;
-    if (kind === "marks") return `${name}: ${y} ${figures(item.raw.y, 5)}, ${x} ${figures(item.raw.x, 5)}`;
-    const first = this.chart.getActiveElements()[0];
-    const elsewhere = first && this.chart.data.datasets[first.datasetIndex].data[first.index].step !== item.raw.step;
-    return `${name}: ${figures(item.raw.y, 5)}${elsewhere ? ` (step ${item.raw.step})` : ""}`;
-  }
-  draw() {
-    const {data, options} = this.config();
-    this.chart.data = data;
-    this.chart.options = options;
-    this.chart.update();
-  }
-}
+const KINDS = {
+  lines: {
+    type: "line", selects: "each",
+    place: ({raw}) => `step ${raw.step}, ${clock(raw.seconds)}`,
+    label({chart, raw}) {
+      const first = chart.getActiveElements()[0];
+      const elsewhere = first && chart.data.datasets[first.datasetIndex].data[first.index].step !== raw.step;
+      return figures(raw.y, 5) + (elsewhere ? ` (step ${raw.step})` : "");
+    }},
+  bars: {
+    type: "bar", selects: "index",
+    place({dataIndex: i}, {series}) {
+      const [from, to] = series[0].points.slice(i, i + 2).map(p => figures(p[0], 5));
+      return to === undefined ? `${from} and more` : `${from} to ${to}`;
+    },
+    label: ({raw}) => figures(raw, 5)},
+  marks: {
+    type: "scatter", selects: "nearest",
+    place: () => "",
+    label: ({raw}, {x, y}) => `${y} ${figures(raw.y, 5)}, ${x} ${figures(raw.x, 5)}`}};
 
 let groups = [];
 // Charts side by side. With `oneLegend`, all have the same series, and their common legend hides one in all of them.
-class Group {
+class Charts {
   constructor(to, charts, oneLegend) {
-    this.byTime = this.log = this.smooth = false;
-    this.hidden = new Set();
-    this.oneLegend = oneLegend;
+    Object.assign(this, {oneLegend, byTime: false, log: false, smooth: false, hidden: new Set(), drawn: new Map()});
     if (charts.some(one => one.kind === "lines")) {
       const tools = add(to, "div.tools");
       const tool = (text, title, key) => {
         const e = button(tools, text, title, false);
-        e.onclick = () => { this[key] = !this[key]; e.setAttribute("aria-pressed", this[key]); this.draw(); };
+        e.onclick = () => { this[key] = !this[key]; e.setAttribute("aria-pressed", this[key]); this.show(); };
       };
       tool("over time", "Wall-clock time of training on the x axis, not steps", "byTime");
       tool("log scale", "Logarithmic y axes, of what is positive and differs by more than a factor of 2", "log");
       tool("smooth", "Moving averages; what was measured stays behind them", "smooth");
     }
-    const legend = oneLegend && add(to, "div.legend");
+    if (oneLegend) {
+      const legend = add(to, "div.legend");
+      charts[0].series.forEach((one, i) => {
+        const e = button(legend, one.name, "Hide or show", true);
+        e.style.setProperty("--line", `var(--s${i % 8})`);
+        e.onclick = () => { this.toggle(this.hidden, i); e.setAttribute("aria-pressed", !this.hidden.has(i)); };
+      });
+    }
     this.box = add(to, "div.charts");
-    this.drawings = charts.map(data => new Drawing(this, data));
-    if (oneLegend) charts[0].series.forEach((one, i) => {
-      const e = button(legend, one.name, "Hide or show", true);
-      e.style.setProperty("--line", `var(--s${i % 8})`);
-      e.onclick = () => { this.drawings[0].toggle(i); e.setAttribute("aria-pressed", !this.hidden.has(i)); };
-    });
+    this.show(charts);
     groups.push(this);
   }
-  // Shows newer charts; what the reader chose stays.
-  renew(charts) {
-    const known = new Map(this.drawings.map(one => [one.data.title, one]));
-    this.drawings = charts.map(data => {
-      const one = known.get(data.title);
-      known.delete(data.title);
-      return one ? one.take(data) : new Drawing(this, data);
-    });
-    known.forEach(one => one.remove());
-    this.drawings.forEach(({figure}, i) => { if (this.box.children[i] !== figure) this.box.insertBefore(figure, this.box.children[i]); });
-    this.draw();
+  toggle(hidden, series) {
+    if (!hidden.delete(series)) hidden.add(series);
+    this.show();
   }
-  draw() { this.drawings.forEach(one => one.draw()); }
+  // Draws the charts, which may be newer ones; what the reader chose stays.
+  show(charts = this.charts) {
+    this.charts = charts;
+    for (const [title, {chart, figure}] of this.drawn) {
+      if (charts.some(data => data.title === title)) continue;
+      chart.destroy();
+      figure.remove();
+      this.drawn.delete(title);
+    }
+    charts.forEach((data, i) => {
+      const one = this.drawn.get(data.title) ?? this.begin(data.title);
+      one.caption.textContent = data.title;
+      if (data.remark) add(one.caption, "small", ` ${data.remark}`);
+      const config = this.config(data, one.hidden);
+      if (one.chart) {
+        one.chart.setActiveElements([]);
+        one.chart.tooltip.setActiveElements([], {x: 0, y: 0});
+        one.chart.data = config.data;
+        one.chart.options = config.options;
+        one.chart.update();
+      } else {
+        one.chart = new Chart(one.canvas, config);
+      }
+      if (this.box.children[i] !== one.figure) this.box.insertBefore(one.figure, this.box.children[i]);
+    });
+  }
+  begin(title) {
+    const figure = add(this.box, "figure"), caption = add(figure, "figcaption");
+    const one = {figure, caption, canvas: canvas(add(figure, "div.canvas"), 300, 150, title), hidden: this.oneLegend ? this.hidden : new Set()};
+    this.drawn.set(title, one);
+    return one;
+  }
+  datasets({kind, series}, hidden) {
+    const lines = kind === "lines", most = Math.max(...series.map(one => one.points.length));
+    return series.flatMap((one, i) => {
+      const color = css(`--s${i % 8}`), points = one.points.map(p => ({x: lines && this.byTime ? p[2] : p[0], y: p[1], step: p[0], seconds: p[2]}));
+      const set = {label: one.name, series: i, data: points, hidden: hidden.has(i), borderColor: color, backgroundColor: color,
+        borderWidth: 1.6, borderDash: i < 8 ? [] : [6, 3], pointRadius: lines && most > 40 ? 0 : lines ? 2.5 : 5, pointHoverRadius: 5};
+      if (kind === "bars") return {...set, data: points.map(p => p.y), backgroundColor: color + "55", borderWidth: 1, grouped: false, barPercentage: 1, categoryPercentage: 1};
+      if (!lines || !this.smooth || points.length < 3) return set;
+      return [{...set, faint: true, borderColor: color + "44", backgroundColor: color + "44", pointRadius: 0}, {...set, data: smoothed(points), pointRadius: 0}];
+    });
+  }
+  config(data, hidden) {
+    const {kind, x, y, series} = data, {type, selects, place, label} = KINDS[kind], lines = kind === "lines", bars = kind === "bars";
+    const values = series.flatMap((one, i) => hidden.has(i) ? [] : one.points.map(p => p[1]));
+    const low = Math.min(...values), high = Math.max(...values), isLog = lines && this.log && values.length > 0 && low > 0 && high > 2 * low;
+    const color = css("--muted"), grid = {color: css("--grid"), borderColor: css("--line-soft")};
+    const ticks = {color, maxRotation: 0, autoSkipPadding: 14}, title = text => ({display: true, text, color});
+    // Three digits, or as many as tell neighbouring ticks apart.
+    const digits = (value, i, all) => {
+      const step = Math.abs(all[1]?.value - all[0].value) || 1;
+      return figures(value, Math.min(Math.max(Math.ceil(Math.log10(Math.max(Math.abs(value), step) / step)) + 1, 3), 12));
+    };
+    const xScale = bars
+      ? {type: "category", labels: series[0].points.map(p => figures(p[0], 5)), offset: true}
+      : {type: "linear", ticks: lines ? {precision: 0, ...this.byTime && {callback: clock}} : {}};
+    const yScale = isLog
+      ? {type: "logarithmic", ticks: {autoSkip: false, callback: v => (high < 100 * low ? /^[1235]/ : /^1/).test(v.toExponential()) ? figures(v, 5) : ""}}
+      : {type: "linear", ...bars ? {beginAtZero: true} : range(values, lines && SHARES.has(y))};
+    const datasets = this.datasets(data, hidden);
+    return {
+      type,
+      data: {datasets},
+      plugins: bars ? [] : [crosshair],
+      options: {
+        parsing: bars ? undefined : false,
+        interaction: {mode: selects, intersect: false},
+        scales: {
+          x: {...xScale, grid, title: title(lines && this.byTime ? "training time (min:s)" : x), ticks: {...ticks, ...xScale.ticks}},
+          y: {...yScale, grid, title: title(isLog ? `${y} (log scale)` : y), ticks: {...ticks, autoSkipPadding: 6, callback: digits, ...yScale.ticks}}},
+        plugins: {
+          legend: {display: series.length > 1 && !this.oneLegend,
+            labels: {color: css("--ink"), boxWidth: 12, boxHeight: 12, filter: item => !datasets[item.datasetIndex].faint},
+            onClick: (event, item) => this.toggle(hidden, datasets[item.datasetIndex].series)},
+          tooltip: {callbacks: {title: items => place(items[0], data), label: item => `${item.dataset.label || y}: ${label(item, data)}`}}}}};
+  }
 }
 
 // --- how training went: {name, curves: [name, ...], rows: [[step, seconds, curve, value, curve, value, ...], ...]}
@@ -314,10 +309,10 @@ class Curves {
     const all = runs.map(read), charts = chartsOf(all);
     if (!charts.length) return this.box.textContent = "Nothing has been recorded yet.";
     if (this.group) {
-      this.group.renew(charts);
+      this.group.show(charts);
     } else {
       this.box.textContent = "";
-      this.group = new Group(this.box, charts, runs.length > 1);
+      this.group = new Charts(this.box, charts, runs.length > 1);
       this.remark = runs.length === 1 && add(this.box, "p.muted");
       this.tables = all.map(run => add(details(this.box, runs.length > 1 ? `The numbers of ${run.name}` : "The numbers"), "div"));
     }
@@ -500,7 +495,7 @@ const blocks = {
   words: (to, rows) => table(to, rows, "table.words"),
   configuration: (to, text) => add(details(to, "All settings"), "pre", text),
   curves: (to, runs) => new Curves(to, runs),
-  charts: (to, charts) => new Group(to, charts, true),
+  charts: (to, charts) => new Charts(to, charts, true),
   summary(to, {step, steps, epoch, seconds, best}) {
     if (step === undefined) return add(to, "p", "Nothing has been recorded yet.");
     const found = best ? ` Kept: the weights of step ${best.step}, ${metrics(best.metrics)}.` : "";
@@ -567,7 +562,7 @@ const blocks = {
   histograms(to, {layers, all}) {
     add(to, "p", "How often a weight between two tokens of the examples above has which size, in the model that training began with and " +
       "in this one. Weights of zero are not counted; the last bar holds all larger ones.");
-    new Group(to, layers.map(({name, bin, before, after}) => ({kind: "bars", title: name, x: "attention weight", y: "share of the weights",
+    new Charts(to, layers.map(({name, bin, before, after}) => ({kind: "bars", title: name, x: "attention weight", y: "share of the weights",
       series: [["before the first step", before], ["after the last step", after]].map(([name, {shares}]) => ({name, points: shares.map((share, i) => [i * bin, share])}))})), true);
     table(details(to, "The numbers"), [["layer", "median before", "median after", "99 % below, before", "99 % below, after"],
       ...layers.map(({name, before, after}) => [name, ...[before.median, after.median, before.most, after.most].map(number)])]);
@@ -582,7 +577,7 @@ const show = (to, sections) => {
 };
 const clear = box => {
   const [gone, kept] = [true, false].map(inside => groups.filter(group => box.contains(group.box) === inside));
-  gone.forEach(group => group.drawings.forEach(one => one.chart.destroy()));
+  gone.forEach(group => group.drawn.forEach(one => one.chart.destroy()));
   groups = kept;
   thumbs = thumbs.filter(one => !box.contains(one.e));
   box.textContent = "";
@@ -674,7 +669,7 @@ if (task) add(heading, "small", ` ${task}${score ? `, ${score}` : ""}`);
 if (live) serve(live);
 else show(document.body, sections);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-  groups.forEach(group => group.draw());
+  groups.forEach(group => group.show());
   shade();
 });
 })();

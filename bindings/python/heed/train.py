@@ -203,11 +203,6 @@ class Comparison:
         self._found = found
 
     @property
-    def mattered(self) -> str:
-        """How much of the differences each setting explains; empty if fewer than two vary."""
-        return str(self._found["mattered"])
-
-    @property
     def markdown(self) -> str:
         """The table in Markdown."""
         return str(self._found["markdown"])
