@@ -327,11 +327,11 @@ void Trainer::check_resumed() {
 Evaluation Trainer::measure(std::int64_t sample) {
   const NoGrad no_grad;
   const AveragedWeights averaged(average_.get());
-  task_.set_sample(sample);
-  task_.share_evaluation(exchange_ ? &exchange_->ranks() : nullptr);
+  task_.sample_ = sample;
+  task_.ranks_ = exchange_ ? &exchange_->ranks() : nullptr;
   Evaluation evaluation = task_.evaluate();
-  task_.share_evaluation(nullptr);
-  task_.set_sample(0);
+  task_.ranks_ = nullptr;
+  task_.sample_ = 0;
   return exchange_ ? exchange_->broadcast(std::move(evaluation)) : evaluation;
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "heed/apps/tasks/example_files.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"

@@ -325,10 +325,10 @@ Loss multi_label_loss(const ClassLogits& logits, const std::vector<ClassSet>& la
                                 weights.empty() ? Tensor() : Tensor::from(weights, {count}, device));
 }
 
-std::vector<ExampleLine> labelled_lines(const LabelledText& text, std::size_t count) {
+std::vector<std::string> labelled_lines(const LabelledText& text, std::size_t count) {
   TextList lines;
   for (std::size_t i = 0; i < text.size(); ++i) lines.push_back(text_at(text, i));
-  return as_example_lines(short_lines(lines, count));
+  return short_lines(lines, count);
 }
 
 namespace {

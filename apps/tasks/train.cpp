@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "heed/apps/report/report.h"
+#include "heed/apps/tasks/example_files.h"
 #include "heed/apps/tasks/report.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/start.h"
