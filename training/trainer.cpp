@@ -363,8 +363,8 @@ void Trainer::check_files() const {
 void Trainer::check_run() {
   if (!folder_) return;
   check_files();
-  const RunFiles run = RunFiles::open(folder_->path(), folder_->verifies());
-  if (folder_->verifies()) run.check_files();
+  const auto run = RunFiles::open(folder_->path(), folder_->verifies());
+  if (folder_->verifies()) run->check_files();
 }
 
 bool Trainer::any_rank(bool mine) {

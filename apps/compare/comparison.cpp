@@ -236,9 +236,9 @@ void ComparedData::check_measurable(const ComparisonCell& cell) {
 }
 
 void ComparedData::check_same(const ComparisonCell& cell, const fs::path& folder) {
-  const RunFiles run = RunFiles::open(folder / run_name);
+  const std::shared_ptr<const RunFiles> run = open_run(folder / run_name);
   for (const auto& [part, digest] : digests(cell))
-    check(run.data_digest(part) == digest, folder, ": its data has changed since (", part,
+    check(run->data_digest(part) == digest, folder, ": its data has changed since (", part,
           "), so it cannot be compared with the others: remove that folder, or compare in another one");
 }
 

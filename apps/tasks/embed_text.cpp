@@ -40,13 +40,6 @@ void for_each_setting(auto&& visit, EmbedTextTraining& training) {
         "Factor for similarities (-1 to 1) before the softmax over a batch");
 }
 
-struct TextPrompt {
-  std::string prompt = {};
-};
-void for_each_setting(auto&& visit, TextPrompt& text) {
-  visit(text.prompt, "prompt", "Text before every text, such as \"query: \"", {.changes = Changes::in_use});
-}
-
 struct VectorSettings {
   bool normalise = true;
 };

@@ -91,9 +91,9 @@ std::vector<std::string> learned_classes(std::string_view task, const Settings& 
           concat_text("data.label_type is ", type, ", but a label is ", in_quotes(name), ", a text"));
   const auto from = settings.get<std::string>("training.from");
   if (from.empty() || !is_text) return classes;
-  const RunFiles files = RunFiles::open(from);
-  if (files.task() != task) return classes;
-  const std::vector<std::string> its_classes = classes_from_json(files.text("classes.json"));
+  const std::shared_ptr<const RunFiles> files = open_run(from);
+  if (files->task() != task) return classes;
+  const std::vector<std::string> its_classes = classes_from_json(files->text("classes.json"));
   return std::ranges::is_permutation(its_classes, classes) ? its_classes : classes;
 }
 

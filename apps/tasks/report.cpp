@@ -35,15 +35,15 @@ std::string short_number(double value) {
 struct RecordedRun {
   std::string name;
   const TaskKind& kind;
-  RunFiles files;
+  std::shared_ptr<const RunFiles> files;
   Settings settings;
   std::vector<Progress> records;
 };
 
 RecordedRun recorded_run(const fs::path& folder, const ReportOptions& options) {
-  RunFiles files = RunFiles::open(folder, options.verify);
-  const TaskKind& kind = options.kind ? *options.kind : task_kind(files.task());
-  Settings settings = run_settings(kind, files);
+  std::shared_ptr<const RunFiles> files = open_run(folder, options.verify);
+  const TaskKind& kind = options.kind ? *options.kind : task_kind(files->task());
+  Settings settings = run_settings(kind, *files);
   fs::path name = fs::absolute(folder).lexically_normal();
   if (!name.has_filename()) name = name.parent_path();
   return {name.filename().string(), kind, std::move(files), std::move(settings),
@@ -68,7 +68,7 @@ Json settings_of(const RecordedRun& run) {
     section["words"] = std::move(rows);
   else
     section["text"] = "All settings have their defaults.";
-  section["configuration"] = run.files.config();
+  section["configuration"] = run.files->config();
   return section;
 }
 

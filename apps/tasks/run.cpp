@@ -104,31 +104,31 @@ Settings run_settings(const TaskKind& kind, const RunFiles& files) {
 }
 
 Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
-  RunFiles files = RunFiles::open(folder, options.verify);
-  const TaskKind& kind = options.kind ? *options.kind : task_kind(files.task());
-  const Settings trained = run_settings(kind, files);
+  std::shared_ptr<const RunFiles> files = open_run(folder, options.verify);
+  const TaskKind& kind = options.kind ? *options.kind : task_kind(files->task());
+  const Settings trained = run_settings(kind, *files);
   check_registered(trained);
   Settings settings = trained;
-  const bool is_published = !path_exists(files.path() / "run.json");
+  const bool is_published = !path_exists(files->path() / "run.json");
   std::vector<std::string> remarks = set_for_use(settings, kind, options, is_published);
   if (!options.device.empty()) settings.set("device", options.device, "device");
   const Device device = device_of(settings);
   std::unique_ptr<Learner> learner = kind.make(std::move(settings));
-  learner->remark_all(files.remarks());
+  learner->remark_all(files->remarks());
   learner->remark_all(std::move(remarks));
   learner->set_training_settings(trained);
-  learner->open_files([&](std::string_view name) { return files.text(name); });
+  learner->open_files([&](std::string_view name) { return files->text(name); });
   try {
     learner->build(device);
   } catch (const SettingsError& error) {  // the caller may not override model settings
     fail("the configuration of the run is damaged, or of another version: ", error.what());
   }
   if (options.weights == "initial")
-    restore_start(*learner, files);
+    restore_start(*learner, *files);
   else
-    files.load_weights(learner->model(), !options.weights.empty() ? options.weights
-                                         : files.has_best()       ? "best"
-                                                                  : "last");
+    files->load_weights(learner->model(), !options.weights.empty() ? options.weights
+                                          : files->has_best()      ? "best"
+                                                                   : "last");
   const auto runtime = learner->settings().read<RuntimeSettings>("");
   if (runtime.int8_weights) learner->model().round_to_int8();
   if (runtime.bf16_weights) learner->model().round_to_bf16();
@@ -280,10 +280,10 @@ Measurement Run::measure(std::string_view part) {
   const auto found = now.find(std::string(part));
   if (found == now.end())
     throw SettingsError(concat_text("a ", task(), " run has no ", part, " part: name a file to evaluate on"));
-  if (files_.data_digest(part).empty())
+  if (files_->data_digest(part).empty())
     throw SettingsError(
         concat_text("the run is a published model without data of its own: name a file to evaluate on"));
-  check(found->second == files_.data_digest(part), "the ", part,
+  check(found->second == files_->data_digest(part), "the ", part,
         " part of the data has changed since training: the files or their order differ, so it may include "
         "training examples; name a file to evaluate on");
   return finite(learner_->measured({part, {}, settings()}));
