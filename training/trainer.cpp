@@ -323,15 +323,15 @@ void Trainer::check_resumed() {
                             ": the last bits of results may differ from an uninterrupted run"));
 }
 
-/// Returns rank 0's measurement, computed with the help of the other ranks. `sample`: Task::sample().
+/// Returns rank 0's measurement, computed with the help of the other ranks. `sample`: as Task::sample().
 Evaluation Trainer::measure(std::int64_t sample) {
   const NoGrad no_grad;
   const AveragedWeights averaged(average_.get());
-  task_.sample_ = sample;
+  task_.set_sample(sample);
   task_.ranks_ = exchange_ ? &exchange_->ranks() : nullptr;
   Evaluation evaluation = task_.evaluate();
   task_.ranks_ = nullptr;
-  task_.sample_ = 0;
+  task_.set_sample(0);
   return exchange_ ? exchange_->broadcast(std::move(evaluation)) : evaluation;
 }
 

@@ -48,6 +48,8 @@ class Task {
   std::vector<std::vector<T>> share_work(std::size_t pieces, const Compute& compute) const {
     return distribute_numbers<T>(ranks_, pieces, compute);
   }
+  /// Limits the held-out tokens or texts that evaluate() reads; 0: all of them.
+  void set_sample(std::int64_t most) { sample_ = most; }
 
  protected:
   /// The most held-out tokens or texts that the current evaluation may read; 0: all. Evaluations

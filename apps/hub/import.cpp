@@ -463,13 +463,13 @@ ExchangeReport import_run(const std::filesystem::path& folder, const std::filesy
   Learner& learner = *made.learner;
   learner.build({});
   load_model_state(learner.model(), made.weights, folder.string());
-  const std::string task(learner.kind().name);
+  const std::string name(learner.kind().name);
   fill_new_folder(out, [&](const std::filesystem::path& staged) {
     RunFolder run =
-        RunFolder::create(staged, {task, learner.settings().json("", 2) + "\n", learner.files(), {}, {}});
+        RunFolder::create(staged, {name, learner.settings().json("", 2) + "\n", learner.files(), {}, {}});
     save_imported_weights(run, learner.model());
   });
-  return {std::move(made.architecture), task, learner.model().parameter_count(), std::move(made.remarks)};
+  return {std::move(made.architecture), name, learner.model().parameter_count(), std::move(made.remarks)};
 }
 
 std::shared_ptr<const RunFiles> open_run(const std::filesystem::path& folder, bool verify) {

@@ -236,15 +236,6 @@ void share_vocabulary(Learner& learner, Ranks& ranks) {
 
 // --- examples from memory, stored as files of the run
 
-/// Changes settings that name one of the files in a folder to name it as config.json does.
-void store_paths_relative_to_run(Settings& settings, const fs::path& folder, const NamedFiles& files) {
-  const Settings before = settings;
-  for (const Settings::Declared& one : before.declared())
-    for (const auto& [name, content] : files)
-      if (one.kind == Setting::Kind::text && before.get<std::string>(one.name) == (folder / name).string())
-        settings.set(one.name, (fs::path(data_of_run) / name).string(), "examples");
-}
-
 /// Returns the files of a run that hold its examples, by name, if `settings`, those of the resumed
 /// run, still name them.
 NamedFiles examples_in_run(const RunFiles& run, const Settings& settings) {
@@ -328,8 +319,7 @@ class Training {
     check_start(settings_);
     const TrainerOptions options = trainer_options(settings_);
     Settings recorded = settings_;  // as config.json will have them, whatever the temporary folder
-    if (examples_ && !request_.resume)
-      store_paths_relative_to_run(recorded, examples_->folder(), examples_->files());
+    if (examples_ && !request_.resume) rebase_data_paths(recorded, examples_->folder(), data_of_run);
     if (ranks_) check_same_settings(*ranks_, kind_, recorded);
     device_ = device_of(settings_, ranks_);
     as_settings_error("", [&] { check_precision(options.precision, device_); });
@@ -387,10 +377,9 @@ class Training {
   /// Creates the run's folder, or opens it to resume.
   RunFolder opened_folder() {
     Settings settings = learner_->settings();  // with what it has measured itself
-    if (before_)
-      store_paths_relative_to_run(settings, before_->path(), data_files_);
-    else if (examples_)
-      store_paths_relative_to_run(settings, examples_->folder(), data_files_ = examples_->files());
+    if (!before_ && examples_) data_files_ = examples_->files();
+    if (!data_files_.empty())
+      rebase_data_paths(settings, before_ ? before_->path() : examples_->folder(), data_of_run);
     RunStart start{std::string(kind_.name), settings.json("", 2) + "\n", learner_->files(),
                    learner_->data_digests(), start_.origin};
     start.files.merge(data_files_);
