@@ -242,7 +242,7 @@ class TagLearner : public Learner {
   /// Returns the log-probability of each tag of each word [words, tags], text by text.
   std::vector<std::vector<float>> compute_scores(const std::vector<Tokens>& texts) {
     std::vector<Output> scores =
-        outputs_of(texts, {lengths_of(texts), {}}, batch_size_, ranks(),
+        outputs_of(*this, texts, {lengths_of(texts), {}}, batch_size_,
                    [&](const std::vector<Tokens>& batch, Context& context) {
                      return log_softmax(model_as<Tagger>().logits(padded(batch), context), -1);
                    });
@@ -289,8 +289,8 @@ class TagLearner : public Learner {
 
 int main(int argc, char** argv) {
   const TaskKind kind =
-      make_task_kind<TagLearner>("tag", "Trains, evaluates and uses a model that tags each word of a text",
-                                 Stacks::encoder, tag_metrics, tag_settings, names_file);
+      make_task_kind<TagLearner>({"tag", "Trains, evaluates and uses a model that tags each word of a text",
+                                  Stacks::encoder, tag_metrics, tag_settings, names_file});
   programs::TaskProgram program{.kind = kind,
                                 .by_rule = "the place value of each word in a number",
                                 .suits = "a few thousand short texts",

@@ -371,30 +371,76 @@ Place place_of(const fs::path& run, const std::string& name) {
   return {state, path_exists(fresh) ? fresh : run / name};
 }
 
-std::atomic<RunReader> other_reader = nullptr;
+std::string weights_file(std::string_view which) {
+  check(which == "best" || which == "last", "a run has no \"", which, "\" weights; choose best or last");
+  return which == "best" ? "best.safetensors" : "model.safetensors";
+}
+
+/// A run in the folder that its training wrote.
+class FolderRun : public RunFiles {
+ public:
+  FolderRun(const fs::path& path, bool verify, std::string config, RunManifest manifest)
+      : RunFiles(path, std::move(config), std::move(manifest)), verify_(verify) {}
+
+  std::string text(std::string_view name) const override {
+    const std::string& digest = digest_of_file(name);
+    std::string content = read_file(path() / name);
+    check(!verify_ || compute_digest(content) == digest, path() / name, " was changed after it was written",
+          unverified_hint);
+    return content;
+  }
+
+  bool has_checkpoint() const override {
+    return path_exists(path() / "trainer_state.json") || path_exists(path() / "checkpoint.new");
+  }
+
+  bool has_best() const override {
+    return has_checkpoint() &&
+           state_in(place_of(path(), "trainer_state.json").state).files.contains("best.safetensors");
+  }
+
+  SavedFile saved(std::string_view which) const override {
+    const std::string name = weights_file(which);
+    const TrainerState state = state_in(place_of(path(), name).state);
+    const auto found = state.files.find(name);
+    check(found != state.files.end(), "the run in ", path(), " has no ", which, " weights yet");
+    return found->second;
+  }
+
+  Weights weights(std::string_view which) const override {
+    const std::string name = weights_file(which);
+    Place place;
+    Weights weights;
+    read_while_training(
+        [&] {
+          place = place_of(path(), name);
+          const TrainerState state = state_in(place.state);
+          check(which == "last" || state.files.contains(name), "the run in ", path(),
+                " has no best weights yet; load the last ones (weights=last)");
+          check(path_exists(place.file), place.file, " is missing, but the run wrote it in step ",
+                state.files.contains(name) ? state.files.at(name).step : state.step,
+                which == "best" ? "; put it back, or load the last weights (weights=last)" : "; put it back");
+          weights.tensors = read_saved_file(place.file, state, verify_).tensors;
+          if (state.files.contains(name)) weights.digest = state.files.at(name).digest;
+        },
+        [&] { return place_of(path(), name) != place; });
+    return weights;
+  }
+
+ private:
+  TrainerState state_in(const std::string& text) const {
+    const fs::path file = path() / "trainer_state.json";
+    TrainerState state = parse_trainer_state(text, file.string(), verify_);
+    check(!verify_ || state.identity == identity(), file, " belongs to another run", unverified_hint);
+    return state;
+  }
+
+  const bool verify_;
+};
 
 }  // namespace
 
-void register_run_reader(RunReader reader) {
-  other_reader = reader;
-}
-
-RunFiles RunFiles::open(const fs::path& run, bool verify) {
-  const RunReader reader = other_reader;
-  if (std::error_code unreadable;
-      reader && fs::is_directory(run, unreadable) && !path_exists(run / "run.json"))
-    if (std::shared_ptr<const RunInMemory> made = reader(run)) {
-      RunFiles files;
-      files.path_ = run;
-      files.verify_ = verify;
-      files.config_ = made->start.config;
-      files.manifest_.task = made->start.task;
-      files.manifest_.identity = made->identity;
-      for (const auto& [name, content] : made->start.files)
-        files.manifest_.files[name] = compute_digest(content);
-      files.memory_ = std::move(made);
-      return files;
-    }
+std::shared_ptr<const RunFiles> RunFiles::open(const fs::path& run, bool verify) {
   std::error_code unreadable;
   check(!path_exists(run) || fs::is_directory(run, unreadable), "there is no run in ", run,
         ": it is a file, and a run is a folder");
@@ -405,26 +451,18 @@ RunFiles RunFiles::open(const fs::path& run, bool verify) {
             : ": it has no config.json");
   check(path_exists(run / "run.json"), "the run in ", run,
         " has lost its run.json; put it back, or train it again");
-  RunFiles files;
-  files.path_ = run;
-  files.verify_ = verify;
   // In this order: a run that resumes may write a new configuration between the two reads.
-  files.config_ = read_file(run / "config.json");
-  files.manifest_ = parse_run_manifest(read_file(run / "run.json"), (run / "run.json").string(), verify);
-  const std::vector<std::string>& known = files.manifest_.config;
-  check(!verify || std::count(known.begin(), known.end(), compute_digest(files.config_)) > 0,
-        run / "config.json", " was changed after it was written", unverified_hint);
-  return files;
+  std::string config = read_file(run / "config.json");
+  RunManifest manifest = parse_run_manifest(read_file(run / "run.json"), (run / "run.json").string(), verify);
+  check(!verify || std::ranges::count(manifest.config, compute_digest(config)) > 0, run / "config.json",
+        " was changed after it was written", unverified_hint);
+  return std::make_shared<FolderRun>(run, verify, std::move(config), std::move(manifest));
 }
 
-std::string RunFiles::text(std::string_view name) const {
+const std::string& RunFiles::digest_of_file(std::string_view name) const {
   const auto known = manifest_.files.find(std::string(name));
   check(known != manifest_.files.end(), "the ", task(), " run in ", path_, " has no ", name);
-  if (memory_) return memory_->start.files.at(known->first);
-  std::string content = read_file(path_ / name);
-  check(!verify_ || compute_digest(content) == known->second, path_ / name,
-        " was changed after it was written", unverified_hint);
-  return content;
+  return known->second;
 }
 
 void RunFiles::check_files() const {
@@ -434,63 +472,6 @@ void RunFiles::check_files() const {
 std::string RunFiles::data_digest(std::string_view part) const {
   const auto known = manifest_.data.find(std::string(part));
   return known == manifest_.data.end() ? "" : known->second;
-}
-
-TrainerState RunFiles::state_in(const std::string& text) const {
-  const fs::path path = path_ / "trainer_state.json";
-  TrainerState state = parse_trainer_state(text, path.string(), verify_);
-  check(!verify_ || state.identity == identity(), path, " belongs to another run", unverified_hint);
-  return state;
-}
-
-bool RunFiles::has_checkpoint() const {
-  return memory_ || path_exists(path_ / "trainer_state.json") || path_exists(path_ / "checkpoint.new");
-}
-
-bool RunFiles::has_best() const {
-  if (memory_ || !has_checkpoint()) return false;
-  const TrainerState state = state_in(place_of(path_, "trainer_state.json").state);
-  return state.files.contains("best.safetensors");
-}
-
-static std::string weights_file(std::string_view which) {
-  check(which == "best" || which == "last", "a run has no \"", which, "\" weights; choose best or last");
-  return which == "best" ? "best.safetensors" : "model.safetensors";
-}
-
-SavedFile RunFiles::saved(std::string_view which) const {
-  const std::string name = weights_file(which);
-  if (memory_ && which == "last") return {memory_->digest, 0};
-  check(!memory_, path_, " has no ", which,
-        " weights: it is not a run of heed, and has only one set of weights");
-  const TrainerState state = state_in(place_of(path_, name).state);
-  const auto found = state.files.find(name);
-  check(found != state.files.end(), "the run in ", path_, " has no ", which, " weights yet");
-  return found->second;
-}
-
-RunFiles::Weights RunFiles::weights(std::string_view which) const {
-  if (memory_) {
-    const std::string digest = saved(which).digest;
-    return {memory_->weights(), digest};
-  }
-  const std::string name = weights_file(which);
-  Place place;
-  Weights weights;
-  read_while_training(
-      [&] {
-        place = place_of(path_, name);
-        const TrainerState state = state_in(place.state);
-        check(which == "last" || state.files.contains(name), "the run in ", path_,
-              " has no best weights yet; load the last ones (weights=last)");
-        check(path_exists(place.file), place.file, " is missing, but the run wrote it in step ",
-              state.files.contains(name) ? state.files.at(name).step : state.step,
-              which == "best" ? "; put it back, or load the last weights (weights=last)" : "; put it back");
-        weights.tensors = read_saved_file(place.file, state, verify_).tensors;
-        if (state.files.contains(name)) weights.digest = state.files.at(name).digest;
-      },
-      [&] { return place_of(path_, name) != place; });
-  return weights;
 }
 
 void RunFiles::load_weights(Module& model, std::string_view which) const {

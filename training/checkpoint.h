@@ -127,27 +127,14 @@ TensorFile read_saved_file(const std::filesystem::path& path, const TrainerState
 
 // --- reading a run
 
-/// A run in memory, converted from a folder in another layout. It only has "last" weights.
-struct RunInMemory {
-  RunStart start;
-  std::string identity;
-  std::string digest;  ///< of the weights
-  std::function<std::map<std::string, Tensor>()> weights;
-  std::vector<std::string> remarks;  ///< for the user who opens it
-};
-/// Converts a folder in another layout to a run; null for an unknown layout. Throws an Error for a
-/// folder of its layout that it cannot convert.
-using RunReader = std::shared_ptr<const RunInMemory> (*)(const std::filesystem::path& folder);
-/// Registers a reader for folders without a run.json, for RunFiles::open(). Thread-safe.
-void register_run_reader(RunReader reader);
-
 /// Read-only access to a run, which may have been killed or may be training right now.
 class RunFiles {
  public:
-  /// Opens a run. Throws an Error if there is no run, if its run.json is missing, or if its
-  /// configuration was changed. A folder in another layout is opened by the reader given to
-  /// register_run_reader(). Without `verify`, this and all later calls read whatever can be read.
-  static RunFiles open(const std::filesystem::path& run, bool verify = true);
+  /// Opens a run in a folder. Throws an Error if there is no run, if its run.json is missing, or if
+  /// its configuration was changed. Without `verify`, this and all later calls read whatever can be
+  /// read.
+  static std::shared_ptr<const RunFiles> open(const std::filesystem::path& run, bool verify = true);
+  virtual ~RunFiles() = default;
 
   const std::filesystem::path& path() const { return path_; }
   const std::string& task() const { return manifest_.task; }
@@ -157,18 +144,18 @@ class RunFiles {
   /// The run it started from, as in RunManifest; empty if it started from random weights.
   const std::map<std::string, std::string>& origin() const { return manifest_.origin; }
   /// Returns one of the run's initial files, such as "tokenizer.json".
-  std::string text(std::string_view name) const;
+  virtual std::string text(std::string_view name) const = 0;
   /// Throws an Error unless all initial files are as the run wrote them.
   void check_files() const;
   /// The digest of a part of the data; "" if none was recorded.
   std::string data_digest(std::string_view part) const;
   /// False until the first checkpoint is written; until then, training resumes from the beginning.
-  bool has_checkpoint() const;
+  virtual bool has_checkpoint() const = 0;
   /// Whether an evaluation chose best weights (or, without evaluations, weights were averaged).
-  bool has_best() const;
+  virtual bool has_best() const = 0;
   /// The recorded digest and step of the "best" or "last" weights. Throws an Error if there are
   /// none.
-  SavedFile saved(std::string_view which) const;
+  virtual SavedFile saved(std::string_view which) const = 0;
   /// Loads the "best" or the "last" weights into a model. Throws an Error that says what to do if
   /// the run has no such weights, or if their file is missing or not the one that the run wrote.
   void load_weights(Module& model, std::string_view which) const;
@@ -177,18 +164,20 @@ class RunFiles {
     std::map<std::string, Tensor> tensors;
     std::string digest;  ///< of their file
   };
-  Weights weights(std::string_view which) const;
+  virtual Weights weights(std::string_view which) const = 0;
   /// Remarks for the user who opens the run.
-  std::vector<std::string> remarks() const { return memory_ ? memory_->remarks : std::vector<std::string>(); }
+  virtual std::vector<std::string> remarks() const { return {}; }
+
+ protected:
+  RunFiles(std::filesystem::path path, std::string config, RunManifest manifest)
+      : path_(std::move(path)), config_(std::move(config)), manifest_(std::move(manifest)) {}
+  /// Returns the digest of one of the initial files. Throws an Error if there is none of the name.
+  const std::string& digest_of_file(std::string_view name) const;
 
  private:
-  TrainerState state_in(const std::string& text) const;
-
-  std::filesystem::path path_;
-  bool verify_ = true;
-  std::string config_;
-  RunManifest manifest_;
-  std::shared_ptr<const RunInMemory> memory_;  // null: it lies in path_
+  const std::filesystem::path path_;
+  const std::string config_;
+  const RunManifest manifest_;
 };
 
 }  // namespace heed

@@ -47,7 +47,7 @@ LanguageModelBatch window_batch(const TokenStream& tokens, std::span<const Windo
 }
 
 TextLoss text_loss(LanguageModel& model, const TokenStream& tokens, std::int64_t characters,
-                   const TextLossOptions& options, Ranks* ranks) {
+                   const TextLossOptions& options, const ShareNumbers& share) {
   check(options.rows >= 1, "text_loss: rows must be at least 1, is ", options.rows);
   check(options.sample >= 0, "text_loss: the sample is ", options.sample,
         " tokens; at least 1, or 0 for all");
@@ -63,20 +63,24 @@ TextLoss text_loss(LanguageModel& model, const TokenStream& tokens, std::int64_t
   }
   TextLoss result;
   const auto rows = static_cast<std::size_t>(options.rows);
-  result.parts =
-      distribute_numbers<double>(ranks, (windows.size() + rows - 1) / rows, [&](std::size_t batch) {
-        const std::size_t begin = batch * rows, count = std::min(rows, windows.size() - begin);
-        Context context = Context::inference();
-        const Loss loss = model.loss(
-            window_batch(tokens, std::span(windows).subspan(begin, count), model.device()), 0, context);
-        return std::vector<double>{loss.sum.item(), static_cast<double>(loss.count)};
-      });
+  const std::size_t batches = (windows.size() + rows - 1) / rows;
+  const auto loss_of_batch = [&](std::size_t batch) {
+    const std::size_t begin = batch * rows, count = std::min(rows, windows.size() - begin);
+    Context context = Context::inference();
+    const Loss loss = model.loss(
+        window_batch(tokens, std::span(windows).subspan(begin, count), model.device()), 0, context);
+    return std::vector<double>{loss.sum.item(), static_cast<double>(loss.count)};
+  };
+  if (share)
+    result.parts = share(batches, loss_of_batch);
+  else
+    for (std::size_t batch = 0; batch < batches; ++batch) result.parts.push_back(loss_of_batch(batch));
   for (const std::vector<double>& part : result.parts) {
     result.nats += part[0];
     result.tokens += static_cast<std::int64_t>(part[1]);
   }
-  const double share = static_cast<double>(result.tokens) / static_cast<double>(tokens.size() - 1);
-  result.characters = is_sample ? std::llround(static_cast<double>(characters) * share) : characters;
+  const double read = static_cast<double>(result.tokens) / static_cast<double>(tokens.size() - 1);
+  result.characters = is_sample ? std::llround(static_cast<double>(characters) * read) : characters;
   return result;
 }
 

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
-#include "heed/core/ranks.h"
 #include "heed/models/language_model.h"
 #include "heed/models/loss.h"
 #include "heed/text/token_stream.h"
@@ -39,10 +39,15 @@ struct TextLossOptions {
   std::int64_t sample = 0;
 };
 
+using ComputeNumbers = std::function<std::vector<double>(std::size_t piece)>;
+/// Returns compute(piece) for each piece of work, in order.
+using ShareNumbers =
+    std::function<std::vector<std::vector<double>>(std::size_t pieces, const ComputeNumbers& compute)>;
+
 /// Returns the loss of every token of a stream except the first, each predicted once. The caller
 /// passes `characters`, the number of characters in the text of all these tokens; a sample gets its
-/// share of them. The batches are split among ranks, if any. Records no gradient.
+/// share of them. `share`, unless null, has the batches computed. Records no gradient.
 TextLoss text_loss(LanguageModel& model, const TokenStream& tokens, std::int64_t characters,
-                   const TextLossOptions& options, Ranks* ranks = nullptr);
+                   const TextLossOptions& options, const ShareNumbers& share = nullptr);
 
 }  // namespace heed

@@ -319,14 +319,14 @@ void Trainer::check_resumed() {
                             ": the last bits of results may differ from an uninterrupted run"));
 }
 
-/// Returns rank 0's measurement, computed with the help of the other ranks. `sample`: Task::sample().
+/// Returns rank 0's measurement, computed with the help of the other ranks. `sample`: as Task::sample().
 Evaluation Trainer::measure(std::int64_t sample) {
   const NoGrad no_grad;
   const AveragedWeights averaged(average_.get());
   task_.set_sample(sample);
-  task_.share_evaluation(exchange_ ? &exchange_->ranks() : nullptr);
+  task_.ranks_ = exchange_ ? &exchange_->ranks() : nullptr;
   Evaluation evaluation = task_.evaluate();
-  task_.share_evaluation(nullptr);
+  task_.ranks_ = nullptr;
   task_.set_sample(0);
   return exchange_ ? exchange_->broadcast(std::move(evaluation)) : evaluation;
 }
@@ -359,8 +359,8 @@ void Trainer::check_files() const {
 void Trainer::check_run() {
   if (!folder_) return;
   check_files();
-  const RunFiles run = RunFiles::open(folder_->path(), folder_->verifies());
-  if (folder_->verifies()) run.check_files();
+  const auto run = RunFiles::open(folder_->path(), folder_->verifies());
+  if (folder_->verifies()) run->check_files();
 }
 
 bool Trainer::any_rank(bool mine) {

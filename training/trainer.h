@@ -38,22 +38,28 @@ class Task {
   /// layers put in the context.
   virtual Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) = 0;
   /// Measures the model on validation data; called with recording off. With several ranks, it is
-  /// called on all of them with the same weights, and the result of rank 0 counts;
-  /// distribute_work(ranks(), ...) shares work among them.
+  /// called on all of them with the same weights, and the result of rank 0 counts.
   virtual Evaluation evaluate() { return {}; }
-  /// The ranks sharing the current evaluation; null: only this process.
-  Ranks* ranks() const { return ranks_; }
-  void share_evaluation(Ranks* ranks) { ranks_ = ranks; }
+  /// The unit of a batch's count, as the progress line shows it: "1.2k texts/s".
+  virtual std::string unit() const { return "tokens"; }
+  /// Returns compute(piece), a list of numbers, for each piece of work. Processes that train together
+  /// share the pieces of an evaluation, and each gets all results.
+  template <class T, class Compute>
+  std::vector<std::vector<T>> share_work(std::size_t pieces, const Compute& compute) const {
+    return distribute_numbers<T>(ranks_, pieces, compute);
+  }
+  /// Limits the held-out tokens or texts that evaluate() reads; 0: all of them.
+  void set_sample(std::int64_t most) { sample_ = most; }
+
+ protected:
   /// The most held-out tokens or texts that the current evaluation may read; 0: all. Evaluations
   /// that are only shown read a sample (TrainerOptions::shown_sample), always the same one. A task
   /// may ignore this; such evaluations then take longer.
   std::int64_t sample() const { return sample_; }
-  void set_sample(std::int64_t most) { sample_ = most; }
-  /// The unit of a batch's count, as the progress line shows it: "1.2k texts/s".
-  virtual std::string unit() const { return "tokens"; }
 
  private:
-  Ranks* ranks_ = nullptr;
+  friend class Trainer;
+  Ranks* ranks_ = nullptr;  // that share the current evaluation; null: only this process
   std::int64_t sample_ = 0;
 };
 

@@ -50,7 +50,7 @@ class GenerateCommand {
     if (prompts_ && prompt_.given()) throw SettingsError("give --prompt or --prompts, not both");
     capture_.check();
     Run run = run_.open(Reads::lines);
-    samples_ = run.settings().get<std::int64_t>("generation.samples");
+    samples_ = run.settings().read<Generation>("generation").samples;
     if (prompts_) {
       LineReader reader("", run_.options_of_lines(run, false));
       for (std::vector<InputLine> lines; !(lines = reader.next(1)).empty();) {

@@ -24,7 +24,7 @@ class PredictCommand {
   PredictCommand(CLI::App& command, const TaskProgram& program)
       : answer_(program.answer), run_(command, program, program.predict_flags), capture_(command) {
     source_.add(command, "--source", "FILE", "Lines to answer, one answer each; default: standard input");
-    if (program.reads_tables) {
+    if (program.kind.read_rows) {
       data_.add(command, "--data", "FILE",
                 "Instead of lines: a table (csv, tsv, jsonl) in the format of the training data; one answer "
                 "per row");

@@ -95,7 +95,7 @@ class RunPage {
  public:
   RunPage(const fs::path& folder, std::string weights, const ReportOptions& options)
       : folder_(folder), weights_(std::move(weights)), options_(options) {
-    RunFiles::open(folder_, options_.verify);  // which says what is wrong if there is no run
+    open_run(folder_, options_.verify);  // which says what is wrong if there is no run
   }
 
   std::string html(const std::string& nonce) const {
@@ -151,15 +151,15 @@ class RunPage {
 
   /// Returns the run, reopened if there are newer weights. Throws a Refusal while there are none.
   Run& newest_run() {
-    const RunFiles files = RunFiles::open(folder_, options_.verify);
-    if (!files.has_checkpoint() || (weights_ == "best" && !files.has_best()))
+    const std::shared_ptr<const RunFiles> files = open_run(folder_, options_.verify);
+    if (!files->has_checkpoint() || (weights_ == "best" && !files->has_best()))
       throw Refusal{
           409,
           concat_text(
               "the run has no ", weights_,
               " weights yet: training writes them after an evaluation, or every training.save_every steps")};
-    for (SavedFile newest = files.saved(weights_); !run_ || newest.digest != saved_.digest;
-         newest = files.saved(weights_)) {  // another checkpoint may be written meanwhile
+    for (SavedFile newest = files->saved(weights_); !run_ || newest.digest != saved_.digest;
+         newest = files->saved(weights_)) {  // another checkpoint may be written meanwhile
       run_.reset();
       run_.emplace(
           Run::open(folder_, {.device = options_.device, .weights = weights_, .verify = options_.verify}));

@@ -110,7 +110,6 @@ void add_labelled_flags(TaskProgram& program) {
 }
 
 void add_table_flags(TaskProgram& program, const std::vector<SettingFlag>& columns) {
-  program.reads_tables = true;
   for (auto* flags : {&program.train_flags, &program.evaluate_flags, &program.predict_flags}) {
     flags->insert(flags->end(), {"data.format",
                                  {"data.header", "", "", "true"},
@@ -127,7 +126,6 @@ void add_pair_flags(TaskProgram& program) {
   add_table_flags(program, {"data.source_column"});
   for (auto* flags : {&program.train_flags, &program.evaluate_flags})  // predict reads no targets
     flags->emplace_back("data.target_column");
-  program.reads_parallel = true;
 }
 
 void add_decoding_flags(TaskProgram& program) {
@@ -189,7 +187,7 @@ TextOptions RunFlags::options_of_lines(const Run& run, bool of_file) const {
 }
 
 DataFlags::DataFlags(CLI::App& command, const TaskProgram& program)
-    : reads_parallel_(program.reads_parallel) {
+    : reads_parallel_(program.kind.settings(true).has("data.source")) {
   data_.add(command, "--data", "PATH", program.files);
   if (!reads_parallel_) return;
   source_.add(command, "--source", "PATH", "Instead of --data: sources, one per line");

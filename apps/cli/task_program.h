@@ -41,10 +41,8 @@ struct TaskProgram {
   std::vector<SettingFlag> evaluate_flags = {};  ///< of evaluate
   std::vector<SettingFlag> predict_flags = {};   ///< of predict, or of the command that replaces it
   std::string files = {};                        ///< help of evaluate --data
-  bool reads_parallel = false;                   ///< accepts --source and --target
   bool has_preset = false;                       ///< has --preset, for a model with two stacks
   bool has_labels = false;                       ///< its answers are right or wrong
-  bool reads_tables = false;                     ///< predict accepts tables
 };
 
 /// Adds the flags of a task that learns from labelled texts (apps/tasks/labelled.h).
@@ -95,8 +93,8 @@ class RunFlags {
 class DataFlags {
  public:
   DataFlags(CLI::App& command, const TaskProgram& program);
-  /// The files, in the form of Learner::measure_files(); empty if none was given. Throws a
-  /// SettingsError if only one of a pair was given.
+  /// The files, a table or sources and targets; empty if none was given. Throws a SettingsError if
+  /// only one of a pair was given.
   std::vector<std::string> given() const;
   /// The names of the flags, for messages: "--data, or --source and --target".
   std::string names() const;

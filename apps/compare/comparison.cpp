@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "heed/apps/tasks/example_files.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
@@ -250,9 +251,9 @@ void ComparedData::check_measurable(const ComparisonCell& cell) {
 }
 
 void ComparedData::check_same(const ComparisonCell& cell, const fs::path& folder) {
-  const RunFiles run = RunFiles::open(folder / run_name);
+  const std::shared_ptr<const RunFiles> run = open_run(folder / run_name);
   for (const auto& [part, digest] : digests(cell))
-    check(run.data_digest(part) == digest, folder, ": its data has changed since (", part,
+    check(run->data_digest(part) == digest, folder, ": its data has changed since (", part,
           "), so it cannot be compared with the others: remove that folder, or compare in another one");
 }
 

@@ -31,12 +31,6 @@ struct ExchangeReport {
 /// Python that creates the missing file.
 ExchangeReport import_run(const std::filesystem::path& folder, const std::filesystem::path& out);
 
-/// Makes Run::open(), training.from and everything else that opens a run accept published model
-/// folders, converted in memory as by import_run(). A run that starts from such a folder records
-/// the digests of the files it read. heed's programs and C API call this; call it at the start of
-/// your own program.
-void read_published_runs();
-
 /// Writes a run in the published layout of its task, with LoRA merged: the best weights if the run
 /// was evaluated during training, otherwise the last. Throws an Error listing settings that the
 /// layout does not support, and if `out` is not empty.

@@ -380,52 +380,75 @@ std::string describe_state(const fs::path& folder) {
   return state;
 }
 
-/// The last run read, kept until its weights are taken, because starting from a folder opens it several times.
+/// The last run read, kept until its weights are taken, because starting from a folder opens it
+/// several times.
 struct LastRead {
   std::mutex mutex;
   std::string state;
-  std::shared_ptr<const RunInMemory> run;
+  std::shared_ptr<const RunFiles> run;
+
+  static LastRead& instance() {
+    static auto* const own = new PerProcess<LastRead>;
+    return own->get();
+  }
 };
 
-LastRead& last_read() {
-  static auto* const own = new PerProcess<LastRead>;
-  return own->get();
-}
+/// A published model as a run, which has only "last" weights.
+class PublishedRun : public RunFiles {
+ public:
+  PublishedRun(const fs::path& folder, const RunManifest& manifest, std::string digest, ImportedRun made)
+      : RunFiles(folder, made.learner->settings().json("", 2) + "\n", manifest),
+        files_(made.learner->files()),
+        weights_(std::move(made.weights)),
+        digest_(std::move(digest)),
+        remarks_(std::move(made.remarks)) {}
 
-std::shared_ptr<const RunInMemory> read_published_run(const fs::path& folder) {
-  if (!is_published(folder)) return nullptr;
-  LastRead& last = last_read();
-  const std::lock_guard lock(last.mutex);
-  std::string state = describe_state(folder);
-  if (last.run && last.state == state) return last.run;
-  last.run = nullptr;  // before another takes memory
-  ImportedRun made = imported(folder);
-  auto run = std::make_shared<RunInMemory>();
-  run->start = {std::string(made.learner->kind().name),
-                made.learner->settings().json("", 2) + "\n",
-                made.learner->files(),
-                {},
-                {}};
-  run->remarks = std::move(made.remarks);
-  Digest of_weights, of_all;
-  for (const auto& [name, tensor] : made.weights) {
-    const std::vector<float> values = tensor.to_vector<float>();
-    of_weights.add(name);
-    of_weights.add({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
+  static std::shared_ptr<const RunFiles> of(const fs::path& folder) {
+    ImportedRun made = imported(folder);
+    Digest of_weights, of_all;
+    for (const auto& [name, tensor] : made.weights) {
+      const std::vector<float> values = tensor.to_vector<float>();
+      of_weights.add(name);
+      of_weights.add({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
+    }
+    std::string digest = of_weights.hex();
+    of_all.add(digest + made.learner->settings().json("", 2) + "\n");
+    RunManifest manifest;
+    for (const auto& [name, content] : made.learner->files()) {
+      of_all.add(name + content);
+      manifest.files[name] = compute_digest(content);
+    }
+    manifest.task = made.learner->kind().name;
+    manifest.identity = of_all.hex();
+    return std::make_shared<PublishedRun>(folder, manifest, std::move(digest), std::move(made));
   }
-  run->digest = of_weights.hex();
-  of_all.add(run->digest + run->start.config);
-  for (const auto& [name, content] : run->start.files) of_all.add(name + content);
-  run->identity = of_all.hex();
-  run->weights = [weights = std::make_shared<Tensors>(std::move(made.weights))] {
-    LastRead& kept = last_read();
-    const std::lock_guard alone(kept.mutex);
-    kept.run = nullptr;
-    return *weights;
-  };
-  last.state = std::move(state);
-  return last.run = std::move(run);
-}
+
+  std::string text(std::string_view name) const override {
+    digest_of_file(name);
+    return files_.at(std::string(name));
+  }
+  bool has_checkpoint() const override { return true; }
+  bool has_best() const override { return false; }
+  SavedFile saved(std::string_view which) const override {
+    check(which == "last", path(), " has no ", which,
+          " weights: it is not a run of heed, and has only one set of weights");
+    return {digest_, 0};
+  }
+  Weights weights(std::string_view which) const override {
+    std::string digest = saved(which).digest;
+    LastRead& last = LastRead::instance();
+    const std::lock_guard alone(last.mutex);
+    last.run = nullptr;
+    return {weights_, std::move(digest)};
+  }
+  std::vector<std::string> remarks() const override { return remarks_; }
+
+ private:
+  const NamedFiles files_;
+  const Tensors weights_;
+  const std::string digest_;
+  const std::vector<std::string> remarks_;
+};
 
 }  // namespace
 }  // namespace heed::hub
@@ -439,17 +462,29 @@ ExchangeReport import_run(const std::filesystem::path& folder, const std::filesy
   Learner& learner = *made.learner;
   learner.build({});
   load_model_state(learner.model(), made.weights, folder.string());
-  const std::string task(learner.kind().name);
+  const std::string name(learner.kind().name);
   fill_new_folder(out, [&](const std::filesystem::path& staged) {
     RunFolder run =
-        RunFolder::create(staged, {task, learner.settings().json("", 2) + "\n", learner.files(), {}, {}});
+        RunFolder::create(staged, {name, learner.settings().json("", 2) + "\n", learner.files(), {}, {}});
     save_imported_weights(run, learner.model());
   });
-  return {std::move(made.architecture), task, learner.model().parameter_count(), std::move(made.remarks)};
+  return {std::move(made.architecture), name, learner.model().parameter_count(), std::move(made.remarks)};
 }
 
-void read_published_runs() {
-  register_run_reader(hub::read_published_run);
+std::shared_ptr<const RunFiles> open_run(const std::filesystem::path& folder, bool verify) {
+  using namespace hub;
+  std::error_code unreadable;
+  if (!std::filesystem::is_directory(folder, unreadable) || path_exists(folder / "run.json") ||
+      !is_published(folder))
+    return RunFiles::open(folder, verify);
+  LastRead& last = LastRead::instance();
+  const std::lock_guard lock(last.mutex);
+  std::string state = describe_state(folder);
+  if (last.run && last.state == state) return last.run;
+  last.run = nullptr;  // before another takes memory
+  last.run = PublishedRun::of(folder);
+  last.state = std::move(state);
+  return last.run;
 }
 
 }  // namespace heed

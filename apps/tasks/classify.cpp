@@ -101,7 +101,7 @@ bool reads_images(const Settings& settings) {
   return data.format == "idx" || (data.format.empty() && is_idx_name(data.files.file));
 }
 
-class ClassifyLearner : public Learner {
+class ClassifyLearner : public Learner, public HasOutputs {
  public:
   ClassifyLearner(const TaskKind& kind, Settings given)
       : Learner(kind, std::move(given)),
@@ -176,17 +176,24 @@ class ClassifyLearner : public Learner {
         .together();
   }
 
- protected:
-  void check_training() const override {
-    if (!has_sets() && settings_.get<std::string>("training.keep_best_by") == "micro_f1")
+  static void check_training(const Settings& settings) {
+    const bool has_sets = !settings.read<ClassifyData>("data").label_separator.empty();
+    if (!has_sets && settings.read<TrainingSettings>("training").keep_best_by == "micro_f1")
       throw SettingsError(
           "training.keep_best_by=micro_f1 is for texts with several labels (data.label_separator); with one "
           "label each it equals the accuracy");
-    if (has_sets() && settings_.read<ClassSettings>("training").weights != ClassSettings::Weights::equal)
+    if (has_sets && settings.read<ClassSettings>("training").weights != ClassSettings::Weights::equal)
       throw SettingsError(
           "training.class_weights is for texts with one label each, not for data.label_separator");
   }
 
+  static void read_rows(const Settings& settings, const std::string& file, const TakeText& take,
+                        ReadReport& report) {
+    if (reads_images(settings)) throw SettingsError(file + ": the run reads images, not tables");
+    read_texts_of_table(file, text_options(file, settings), take, &report);
+  }
+
+ protected:
   /// Generates the texts. They do not depend on the run's seed, so that runs with different seeds
   /// are compared on the same texts.
   std::map<std::string, std::string> read_parts() override {
@@ -218,6 +225,7 @@ class ClassifyLearner : public Learner {
       image_ = parse_image_line(line);
     } else {
       tokenizer_.emplace(Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json"), settings_);
+      truncation_message_ = [this] { return tokenizer_->take_truncation_message(); };
     }
   }
 
@@ -237,17 +245,8 @@ class ClassifyLearner : public Learner {
     });
   }
 
-  std::vector<ExampleLine> examples(std::size_t count, bool answered) const override {
-    return answered ? std::vector<ExampleLine>() : labelled_lines(shown_part(parts_), count);
-  }
-
-  std::string take_truncation_message() override {
-    return tokenizer_ ? tokenizer_->take_truncation_message() : "";
-  }
-
-  void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
-    if (reads_images_) throw SettingsError(file + ": the run reads images, not tables");
-    read_texts_of_table(file, text_options(file, settings_), take, &report);
+  std::vector<std::string> example_lines(std::size_t count) const override {
+    return labelled_lines(shown_part(parts_), count);
   }
 
  private:
@@ -355,7 +354,7 @@ class ClassifyLearner : public Learner {
 
   std::vector<Output> outputs(const Inputs& inputs, Tensor (ClassLogits::*of_logits)() const) {
     return outputs_of(
-        inputs, lengths(inputs), batch_size_, ranks(),
+        *this, inputs, lengths(inputs), batch_size_,
         [&](const Inputs& batch, Context& context) { return (logits(batch, context).*of_logits)(); });
   }
 
@@ -398,10 +397,14 @@ class ClassifyLearner : public Learner {
 
 const TaskKind& classify_task() {
   static const TaskKind kind = make_task_kind<ClassifyLearner>(
-      "classify", "Trains, evaluates and uses a classifier of texts", Stacks::encoder, class_metrics,
-      classify_settings, names_labelled_data,
-      {{"", {{"text", "A text"}, {"label", "The name of its class", true, "|"}, weight_of_example}}},
-      for_fine_tuning);
+      {"classify",
+       "Trains, evaluates and uses a classifier of texts",
+       Stacks::encoder,
+       class_metrics,
+       classify_settings,
+       names_labelled_data,
+       {{"", {{"text", "A text"}, {"label", "The name of its class", true, "|"}, weight_of_example}}},
+       for_fine_tuning});
   return kind;
 }
 

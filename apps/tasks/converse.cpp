@@ -68,13 +68,10 @@ Settings converse_settings(bool own_data) {
   Settings settings;
   settings.declare("", RuntimeSettings());
   settings.declare("data", ConverseData());
-  settings.declare("tokenizer", VocabularySettings());
-  declare_model(settings, {.tie_embeddings = "all"}, Stacks::encoder_decoder);
-  declare_training(settings, dialogue_metrics);
   SearchOptions search;  // how long an answer is does not follow from what it answers
   search.length_ratio = 0;
   search.length_extra = 60;
-  declare_text_to_text(settings, search);
+  declare_text_to_text(settings, dialogue_metrics, search);
   settings.change_defaults(own_data ? for_dialogues : for_small_talk);
   return settings;
 }
@@ -104,14 +101,6 @@ std::string dialogue_line(std::span<const std::string> row, std::size_t /*number
   return line.append(" ").append(turn_end);
 }
 
-/// Generates small talk. It does not depend on the seed, so that runs with different seeds are
-/// compared on the same dialogues.
-PairParts small_talk_parts(const Settings& settings) {
-  const auto data = settings.read<ConverseData>("data");
-  const SmallTalk made = small_talk(1, data.dialogues, data.held_out_dialogues);
-  return {answers_in(made.train, data.turns), answers_in(made.held_out, data.turns), {}};
-}
-
 /// Handles training dialogues that are also in the validation or test data, where the model could
 /// recite them.
 void handle_overlap(Dialogues& train, const Dialogues& valid, const Dialogues& test, const ConverseData& data,
@@ -129,86 +118,91 @@ void handle_overlap(Dialogues& train, const Dialogues& valid, const Dialogues& t
   check(!train.empty(), data.files.file, ": all training dialogues are also in the validation or test data");
 }
 
-PairParts dialogue_parts(const Settings& settings, ReadReport& report) {
-  const auto data = settings.read<ConverseData>("data");
-  const auto read = [&](const std::string& file) {
-    return file.empty() ? Dialogues() : read_dialogues(file, data.text, &report);
-  };
-  Dialogues train = read(data.files.file), valid = read(data.files.valid);
-  const Dialogues test = read(data.files.test);
-  handle_overlap(train, valid, test, data, report);
-  if (valid.empty()) split_dialogues(train, valid, data.valid_fraction, data.split_seed);
-  const auto alone = std::ranges::count_if(train, [](const Dialogue& turns) { return turns.size() < 2; });
-  if (alone > 0)
-    report.remarks.push_back(
-        concat_text(alone, " training dialogues have a single turn, so there is no answer to learn"));
-  PairParts parts{answers_in(train, data.turns), answers_in(valid, data.turns), answers_in(test, data.turns)};
-  const auto has_answers = [](const ParallelText& pairs, const std::string& file, const char* use) {
-    check(file.empty() || pairs.size() > 0, file, ": no dialogue has a second turn: there is no answer to ",
-          use);
-  };
-  has_answers(parts.train, data.files.file, "learn from");
-  has_answers(parts.valid, data.files.valid, "measure with");
-  has_answers(parts.test, data.files.test, "test with");
-  return parts;
-}
+class ConverseLearner : public TextToTextLearner {
+ public:
+  ConverseLearner(const TaskKind& kind, Settings settings)
+      : TextToTextLearner(kind, std::move(settings), {.marks = {std::string(turn_end)}, .keeps_end = true}),
+        data_(settings_.read<ConverseData>("data")) {}
 
-ParallelText read_answers(const Settings& layout, std::span<const std::string> files, ReadReport& report) {
-  const auto data = layout.read<ConverseData>("data");
-  ParallelText pairs = answers_in(read_dialogues(files.front(), data.text, &report), data.turns);
-  check(pairs.size() > 0, files.front(), ": no dialogue has a second turn: there is no answer to evaluate");
-  return pairs;
-}
+ protected:
+  /// Generates small talk. It does not depend on the seed, so that runs with different seeds are
+  /// compared on the same dialogues.
+  PairParts parts_made_by_rule() const override {
+    const SmallTalk made = small_talk(1, data_.dialogues, data_.held_out_dialogues);
+    return {answers_in(made.train, data_.turns), answers_in(made.held_out, data_.turns), {}};
+  }
 
-std::string dialogue_of_line(const Settings& settings, const std::string& line) {
-  Dialogue turns = split_turns(line);
-  turns.emplace_back();  // what is to be answered: the turn that follows
-  if (turns.size() == 1) return "";
-  return std::string(answers_in({turns}, settings.read<ConverseData>("data").turns).source.back());
-}
+  PairParts named_parts(ReadReport& report) const override {
+    const auto read = [&](const std::string& file) {
+      return file.empty() ? Dialogues() : read_dialogues(file, data_.text, &report);
+    };
+    Dialogues train = read(data_.files.file), valid = read(data_.files.valid);
+    const Dialogues test = read(data_.files.test);
+    handle_overlap(train, valid, test, data_, report);
+    if (valid.empty()) split_dialogues(train, valid, data_.valid_fraction, data_.split_seed);
+    const auto alone = std::ranges::count_if(train, [](const Dialogue& turns) { return turns.size() < 2; });
+    if (alone > 0)
+      report.remarks.push_back(
+          concat_text(alone, " training dialogues have a single turn, so there is no answer to learn"));
+    const auto answers = [&](const Dialogues& dialogues, const std::string& file, const char* use) {
+      ParallelText pairs = answers_in(dialogues, data_.turns);
+      check(file.empty() || pairs.size() > 0, file, ": no dialogue has a second turn: there is no answer to ",
+            use);
+      return pairs;
+    };
+    return {answers(train, data_.files.file, "learn from"), answers(valid, data_.files.valid, "measure with"),
+            answers(test, data_.files.test, "test with")};
+  }
 
-Measurement dialogue_quality(const Settings&, std::span<const std::string> answers, const ParallelText& pairs,
-                             double loss) {
-  const std::vector<std::string> expected = pairs.target.strings();
-  const auto [bleu, examples] = bleu_of_answers(answers, expected);
-  const BleuTokens tokens = bleu_tokens_for(expected);
-  const std::vector<double> values = {std::exp(loss), bleu.score, distinct_share(answers, 1, tokens),
-                                      distinct_share(answers, 2, tokens), loss};
-  Json json;
-  for (std::size_t i = 0; i < values.size(); ++i)
-    json[std::string(dialogue_metrics[i].name)] = i + 1 < values.size() ? rounded(values[i]) : values[i];
-  json["answers"] = pairs.size();
-  json["human"] = {{"distinct1", rounded(distinct_share(expected, 1, tokens))},
-                   {"distinct2", rounded(distinct_share(expected, 2, tokens))}};
-  json["signature"] = bleu.signature;
-  return {.metrics = metrics_of(dialogue_metrics, values), .json = json.dump(), .examples = examples};
-}
+  ParallelText read(const Settings& layout, std::span<const std::string> files,
+                    ReadReport& report) const override {
+    const auto data = layout.read<ConverseData>("data");
+    ParallelText pairs = answers_in(read_dialogues(files.front(), data.text, &report), data.turns);
+    check(pairs.size() > 0, files.front(), ": no dialogue has a second turn: there is no answer to evaluate");
+    return pairs;
+  }
+
+  std::string source_of(const std::string& line) const override {
+    Dialogue turns = split_turns(line);
+    turns.emplace_back();  // the turn that follows, which is to be written
+    return turns.size() == 1 ? "" : std::string(answers_in({turns}, data_.turns).source.back());
+  }
+
+  Measurement quality(std::span<const std::string> answers, const ParallelText& pairs,
+                      double loss) const override {
+    const std::vector<std::string> expected = pairs.target.strings();
+    const auto [bleu, examples] = bleu_of_answers(answers, expected);
+    const BleuTokens tokens = bleu_tokens_for(expected);
+    const std::vector<double> values = {std::exp(loss), bleu.score, distinct_share(answers, 1, tokens),
+                                        distinct_share(answers, 2, tokens), loss};
+    Json json;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      json[std::string(dialogue_metrics[i].name)] = i + 1 < values.size() ? rounded(values[i]) : values[i];
+    json["answers"] = pairs.size();
+    json["human"] = {{"distinct1", rounded(distinct_share(expected, 1, tokens))},
+                     {"distinct2", rounded(distinct_share(expected, 2, tokens))}};
+    json["signature"] = bleu.signature;
+    return {.metrics = metrics(values), .json = json.dump(), .examples = examples};
+  }
+
+ private:
+  const ConverseData data_;
+};
 
 }  // namespace
 
 const TaskKind& converse_task() {
-  static const TaskKind kind{
-      "converse",
-      "Trains, evaluates and uses a model that replies in dialogues",
-      Stacks::encoder_decoder,
-      dialogue_metrics,
-      converse_settings,
-      names_file,
-      [](const TaskKind& its_kind, Settings settings) {
-        return text_to_text_learner(its_kind, std::move(settings),
-                                    {.made_by_rule = small_talk_parts,
-                                     .quality = dialogue_quality,
-                                     .named_parts = dialogue_parts,
-                                     .read = read_answers,
-                                     .read_rows = nullptr,
-                                     .source_of = dialogue_of_line,
-                                     .marks = {std::string(turn_end)},
-                                     .keeps_end = true});
-      },
-      {{"",
-        {{"turns", "The turns of a dialogue, in which two speakers alternate", false, turn_separator}},
-        "txt",
-        dialogue_line}}};
+  static const TaskKind kind = make_task_kind<ConverseLearner>(
+      {"converse",
+       "Trains, evaluates and uses a model that replies in dialogues",
+       Stacks::encoder_decoder,
+       dialogue_metrics,
+       converse_settings,
+       names_file,
+       {{"",
+         {{"turns", "The turns of a dialogue, in which two speakers alternate", false, turn_separator}},
+         "txt",
+         dialogue_line}}});
   return kind;
 }
 

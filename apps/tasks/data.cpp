@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "heed/apps/data/synthetic_pairs.h"
+#include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/plain_numbers.h"
@@ -78,9 +79,9 @@ BoundedTokenizer::BoundedTokenizer(Tokenizer tokenizer, const Settings& settings
   const auto limits = settings.read<TextLimits>("data");
   max_tokens_ = static_cast<std::size_t>(limits.max_tokens);
   cut_ = limits.long_texts == TextLimits::LongTexts::cut;
-  if (const auto mark = settings.get<std::string>("tokenizer.begin"); !mark.empty())
+  if (const std::string mark = settings.read<BeginMark>("tokenizer").begin; !mark.empty())
     begin_ = {tokenizer_.id_of(mark)};
-  if (settings.has("tokenizer.prompt")) prompt_ = settings.get<std::string>("tokenizer.prompt");
+  prompt_ = settings.read<TextPrompt>("tokenizer").prompt;
 }
 
 Tokens BoundedTokenizer::operator()(std::string_view text) {
@@ -345,9 +346,9 @@ TextSource all_texts(const ParallelText& pairs) {
 
 BatchOptions training_batches(const Settings& settings) {
   BatchOptions options;
-  options.max_tokens = settings.get<std::int64_t>("training.batch_tokens");
-  options.max_length = settings.get<std::int64_t>("data.max_tokens");
-  options.seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("seed"));
+  options.max_tokens = settings.read<TrainingSettings>("training").batch_tokens;
+  options.max_length = settings.read<TextLimits>("data").max_tokens;
+  options.seed = static_cast<std::uint64_t>(settings.read<RuntimeSettings>("").seed);
   return options;
 }
 

@@ -74,6 +74,14 @@ void for_each_setting(auto&& visit, TextLimits& limits) {
         "many were cut");
 }
 
+/// The text before every text that an encoder reads.
+struct TextPrompt {
+  std::string prompt = {};
+};
+void for_each_setting(auto&& visit, TextPrompt& text) {
+  visit(text.prompt, "prompt", "Text before every text, such as \"query: \"", {.changes = Changes::in_use});
+}
+
 // --- examples in memory
 
 /// A column of examples passed in memory.

@@ -40,13 +40,6 @@ void for_each_setting(auto&& visit, EmbedTextTraining& training) {
         "Factor for similarities (-1 to 1) before the softmax over a batch");
 }
 
-struct TextPrompt {
-  std::string prompt = {};
-};
-void for_each_setting(auto&& visit, TextPrompt& text) {
-  visit(text.prompt, "prompt", "Text before every text, such as \"query: \"", {.changes = Changes::in_use});
-}
-
 struct VectorSettings {
   bool normalise = true;
 };
@@ -104,7 +97,7 @@ std::string numbers_text(std::span<const float> values) {
 }
 
 /// The input is the first text of a pair, the target the second.
-class EmbedTextLearner : public Learner {
+class EmbedTextLearner : public Learner, public HasOutputs {
  public:
   EmbedTextLearner(const TaskKind& kind, Settings given)
       : Learner(kind, std::move(given)),
@@ -155,6 +148,8 @@ class EmbedTextLearner : public Learner {
                    normalises_, context);
   }
 
+  static constexpr auto read_rows = read_sources;
+
  protected:
   std::map<std::string, std::string> read_parts() override {
     parts_ = reported([&](ReadReport& report) {
@@ -168,6 +163,7 @@ class EmbedTextLearner : public Learner {
 
   void open(const ReadFile& read) override {
     tokenizer_.emplace(Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json"), settings_);
+    truncation_message_ = [this] { return tokenizer_->take_truncation_message(); };
   }
 
   std::unique_ptr<Module> make_model() override {
@@ -183,17 +179,8 @@ class EmbedTextLearner : public Learner {
                          [&](const ParallelText& pairs) { return measured_pairs(make_examples(pairs)); });
   }
 
-  std::vector<ExampleLine> examples(std::size_t count, bool answered) const override {
-    return answered ? std::vector<ExampleLine>()
-                    : as_example_lines(short_lines(shown_part(parts_).source, count));
-  }
-
-  std::string take_truncation_message() override {
-    return tokenizer_ ? tokenizer_->take_truncation_message() : "";
-  }
-
-  void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
-    read_sources(settings_, file, take, report);
+  std::vector<std::string> example_lines(std::size_t count) const override {
+    return short_lines(shown_part(parts_).source, count);
   }
 
  private:
@@ -216,7 +203,7 @@ class EmbedTextLearner : public Learner {
   }
 
   Vectors embed_texts(const std::vector<Tokens>& texts, bool normalised) {
-    return outputs_of(texts, {lengths_of(texts), {}}, batch_size_, ranks(),
+    return outputs_of(*this, texts, {lengths_of(texts), {}}, batch_size_,
                       [&](const std::vector<Tokens>& batch, Context& context) {
                         return vectors(batch, normalised, context);
                       });
@@ -247,9 +234,9 @@ class EmbedTextLearner : public Learner {
 
 const TaskKind& embed_text_task() {
   static const TaskKind kind = make_task_kind<EmbedTextLearner>(
-      "embed_text",
-      "Trains, evaluates and uses a model that embeds texts as vectors, from pairs that belong together",
-      Stacks::encoder, embed_kinds, embed_text_settings, names_pairs, pair_examples());
+      {"embed_text",
+       "Trains, evaluates and uses a model that embeds texts as vectors, from pairs that belong together",
+       Stacks::encoder, embed_kinds, embed_text_settings, names_pairs, pair_examples()});
   return kind;
 }
 

@@ -11,7 +11,6 @@
 #include "heed/apps/tasks/learner.h"
 #include "heed/autograd/autograd.h"
 #include "heed/base/error.h"
-#include "heed/core/ranks.h"
 #include "heed/text/batching.h"
 
 // Example handling shared by tasks: the parts of the data, forward passes over many inputs, and
@@ -25,13 +24,6 @@ namespace heed {
 template <class Data>
 const Data& shown_part(const DataParts<Data>& parts) {
   return parts.valid.size() > 0 ? parts.valid : parts.train;
-}
-
-/// Returns lines without expected answers.
-inline std::vector<ExampleLine> as_example_lines(std::vector<std::string> texts) {
-  std::vector<ExampleLine> lines;
-  for (std::string& text : texts) lines.push_back({std::move(text)});
-  return lines;
 }
 
 /// Returns the digest of each non-empty part, by its name.
@@ -63,17 +55,18 @@ TaskExamples<Input, Target> picked(const TaskExamples<Input, Target>& all, const
 using Output = std::vector<float>;
 
 /// Returns the output of each input, in order, without gradients. Inputs of similar length are
-/// batched together, and ranks share the batches. forward(inputs, context) returns a tensor [B,
-/// ...] whose elements are divided evenly among the B inputs.
+/// batched together, and processes that evaluate `task` together share the batches.
+/// forward(inputs, context) returns a tensor [B, ...] whose elements are divided evenly among the B
+/// inputs.
 template <class Input, class Forward>
-std::vector<Output> outputs_of(const std::vector<Input>& inputs, const Lengths& lengths,
-                               std::int64_t batch_size, Ranks* ranks, const Forward& forward) {
+std::vector<Output> outputs_of(const Task& task, const std::vector<Input>& inputs, const Lengths& lengths,
+                               std::int64_t batch_size, const Forward& forward) {
   const NoGrad no_grad;
   std::vector<Output> all(inputs.size());
   if (inputs.empty()) return all;
   const std::vector<Batch> batches =
       BatchPlan(lengths[0], lengths[1], evaluation_batches(batch_size)).epoch(0);
-  const auto found = distribute_numbers<float>(ranks, batches.size(), [&](std::size_t batch) {
+  const auto found = task.share_work<float>(batches.size(), [&](std::size_t batch) {
     Context context = Context::inference();
     return forward(pick(inputs, batches[batch]), context).template to_vector<float>();
   });

@@ -91,9 +91,9 @@ std::vector<std::string> learned_classes(std::string_view task, const Settings& 
           concat_text("data.label_type is ", type, ", but a label is ", in_quotes(name), ", a text"));
   const auto from = settings.get<std::string>("training.from");
   if (from.empty() || !is_text) return classes;
-  const RunFiles files = RunFiles::open(from);
-  if (files.task() != task) return classes;
-  const std::vector<std::string> its_classes = classes_from_json(files.text("classes.json"));
+  const std::shared_ptr<const RunFiles> files = open_run(from);
+  if (files->task() != task) return classes;
+  const std::vector<std::string> its_classes = classes_from_json(files->text("classes.json"));
   return std::ranges::is_permutation(its_classes, classes) ? its_classes : classes;
 }
 
@@ -325,10 +325,10 @@ Loss multi_label_loss(const ClassLogits& logits, const std::vector<ClassSet>& la
                                 weights.empty() ? Tensor() : Tensor::from(weights, {count}, device));
 }
 
-std::vector<ExampleLine> labelled_lines(const LabelledText& text, std::size_t count) {
+std::vector<std::string> labelled_lines(const LabelledText& text, std::size_t count) {
   TextList lines;
   for (std::size_t i = 0; i < text.size(); ++i) lines.push_back(text_at(text, i));
-  return as_example_lines(short_lines(lines, count));
+  return short_lines(lines, count);
 }
 
 namespace {

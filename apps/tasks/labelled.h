@@ -208,7 +208,7 @@ Loss multi_label_loss(const ClassLogits& logits, const std::vector<ClassSet>& la
                       const std::vector<float>& weights, double label_smoothing);
 
 /// Returns example lines for a report.
-std::vector<ExampleLine> labelled_lines(const LabelledText& text, std::size_t count);
+std::vector<std::string> labelled_lines(const LabelledText& text, std::size_t count);
 
 // --- answers
 

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// The metrics of the causal objective, followed by those only of the masked objective.
+/// The first is that of both objectives; then come those of the causal one, and of the masked one.
 constexpr MetricKind text_metrics[] = {{"loss", false},
                                        {"perplexity", false},
                                        {"nats_per_character", false},
@@ -90,8 +90,8 @@ Settings language_model_settings(bool own_data) {
 /// them. Returns a remark, or "".
 std::string choose_positions(Settings& settings) {
   const std::string path = "model.positions";
-  if (settings.setting(path).is_given || settings.get<std::string>(path) != "rotary") return "";
   const TransformerConfig config = model_config(settings);
+  if (settings.setting(path).is_given || config.positions != "rotary") return "";
   std::string reason;
   for (const AttentionChoice& choice : config.decoder_attention) {
     const std::int64_t heads = choice.heads > 0 ? choice.heads : config.heads;
@@ -103,6 +103,21 @@ std::string choose_positions(Settings& settings) {
   if (reason.empty()) return "";
   settings.set(path, "learned", "the attention");
   return concat_text("positions are learned, since ", reason, " (model.positions)");
+}
+
+bool is_masked(const Settings& settings) {
+  return settings.read<TextObjective>("").objective == TextObjective::Objective::masked;
+}
+
+void check_text_training(const Settings& settings) {
+  training_windows(settings);
+  const std::string best_by = settings.read<TrainingSettings>("training").keep_best_by;
+  const auto metric =
+      std::ranges::find(text_metrics, std::string_view(best_by), &MetricKind::name) - text_metrics;
+  const bool is_of_masked = metric >= std::ssize(causal_kinds);
+  if (metric > 0 && is_of_masked != is_masked(settings))
+    throw SettingsError(concat_text("training.keep_best_by=", best_by,
+                                    " is only measured with objective=", is_of_masked ? "masked" : "causal"));
 }
 
 std::unique_ptr<Learner> make_text_learner(const TaskKind& kind, Settings settings) {
@@ -118,17 +133,14 @@ std::vector<double> metric_values(const TextLoss& loss) {  // in the order of `t
   return {loss.nats_per_token(), loss.perplexity(), loss.nats_per_character(), loss.bits_per_character()};
 }
 
-/// Returns windows of model.max_length, evaluation.stride apart.
-TextLossOptions evaluation_windows(const Settings& settings) {
-  TextLossOptions options;
-  options.window = settings.get<std::int64_t>("model.max_length");
-  options.stride = settings.read<TextEvaluation>("evaluation").stride;
-  if (options.stride > options.window)
-    throw SettingsError(concat_text("evaluation.stride must be 1 to model.max_length (", options.window,
-                                    "), or 0 for half of it, not ", options.stride));
-  if (options.stride == 0) options.stride = std::max<std::int64_t>(options.window / 2, 1);
-  options.rows = std::max<std::int64_t>(4096 / options.window, 1);
-  return options;
+/// Returns windows of what the model reads, evaluation.stride apart.
+TextLossOptions evaluation_windows(std::int64_t window, std::int64_t stride) {
+  if (stride > window)
+    throw SettingsError(concat_text("evaluation.stride must be 1 to model.max_length (", window,
+                                    "), or 0 for half of it, not ", stride));
+  return {.window = window,
+          .stride = stride > 0 ? stride : std::max<std::int64_t>(window / 2, 1),
+          .rows = std::max<std::int64_t>(4096 / window, 1)};
 }
 
 // --- the text
@@ -182,20 +194,17 @@ std::string describe_characters(std::initializer_list<const LargeText*> texts) {
 
 }  // namespace
 
-bool is_masked(const Settings& settings) {
-  return settings.read<TextObjective>("").objective == TextObjective::Objective::masked;
-}
-
 WindowOptions training_windows(const Settings& settings) {
-  WindowOptions options;
-  options.length = settings.get<std::int64_t>("model.max_length");
-  const auto tokens = settings.get<std::int64_t>("training.batch_tokens");
-  if (tokens < options.length)
+  const TransformerConfig model = model_config(settings);
+  const std::int64_t tokens = settings.read<TrainingSettings>("training").batch_tokens;
+  if (tokens < model.max_length)
     throw SettingsError(concat_text("training.batch_tokens is ", tokens,
-                                    ", but a single window (model.max_length) takes ", options.length,
+                                    ", but a single window (model.max_length) takes ", model.max_length,
                                     ": raise the one or lower the other"));
+  WindowOptions options;
+  options.length = model.max_length;
   options.rows = tokens / options.length;
-  options.seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("seed"));
+  options.seed = static_cast<std::uint64_t>(model.seed);
   return options;
 }
 
@@ -206,27 +215,34 @@ void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_
         "; a character model reads only the characters of its training text, a BPE model any");
 }
 
-TextStream::TextStream(Settings& settings, Learner& learner)
-    : settings_(settings), learner_(learner), data_(settings.read<TextData>("data")) {}
+TextLearner::TextLearner(const TaskKind& kind, Settings given)
+    : Learner(kind, std::move(given)),
+      config_(model_config(settings_)),
+      data_(settings_.read<TextData>("data")),
+      marks_(settings_.read<TextTokenizer>("tokenizer")),
+      text_training_(settings_.read<TextTraining>("training")),
+      evaluation_(settings_.read<TextEvaluation>("evaluation")) {}
 
-std::map<std::string, std::string> TextStream::read_parts(ReadReport& report) {
-  parts = DataParts<LargeText>();
+std::map<std::string, std::string> TextLearner::read_parts() {
+  parts_ = DataParts<LargeText>();
   if (!names_file(settings_)) {
     // The text does not depend on the seed, so that runs with different seeds are compared on the
     // same sentences.
     const AgreementText text = agreement_text(1, data_.sentences, data_.held_out_sentences);
-    parts.train.add(joined_lines(text.train), true);
-    parts.valid.add(joined_lines(text.held_out), true);
+    parts_.train.add(joined_lines(text.train), true);
+    parts_.valid.add(joined_lines(text.held_out), true);
   } else {
-    parts.train = read(data_.file, settings_, report);
+    ReadReport report;
+    parts_.train = read(data_.file, data_, report);
     const double share = 1 - data_.valid_fraction;
-    const auto characters = static_cast<std::int64_t>(static_cast<double>(parts.train.characters()) * share);
+    const auto characters = static_cast<std::int64_t>(static_cast<double>(parts_.train.characters()) * share);
     if (!data_.valid.empty())
-      parts.valid = read(data_.valid, settings_, report);
+      parts_.valid = read(data_.valid, data_, report);
     else
-      std::tie(parts.train, parts.valid) = split_large_text(parts.train, characters, data_.memory_bytes);
+      std::tie(parts_.train, parts_.valid) = split_large_text(parts_.train, characters, data_.memory_bytes);
+    remark_on_reading(report);
   }
-  return digests_of(parts, [](const LargeText& text) {
+  return digests_of(parts_, [](const LargeText& text) {
     Digest digest;  // documents that are one piece each have the digest of their texts
     for (std::size_t i = 0; i < text.size(); ++i) add_text(digest, text[i].text);
     digest.add(";");
@@ -234,77 +250,71 @@ std::map<std::string, std::string> TextStream::read_parts(ReadReport& report) {
   });
 }
 
-LargeText TextStream::read(const std::string& file, const Settings& layout, ReadReport& report) const {
+LargeText TextLearner::read(const std::string& file, const TextData& layout, ReadReport& report) const {
   LargeText text(data_.memory_bytes);
-  read_documents(file, text, layout.read<TextData>("data"), report);
+  read_documents(file, text, layout, report);
   return text;
 }
 
-NamedFiles TextStream::learned_files() {
+NamedFiles TextLearner::learned_files() {
   std::vector<std::string> marks = {text_mark};
   if (is_masked(settings_)) marks.push_back(mask_token);
   std::size_t pieces = 0;
-  for (std::int64_t left = settings_.read<TextTokenizer>("tokenizer").training_bytes;
-       pieces < parts.train.size() && left > 0; ++pieces)
-    left -= parts.train.bytes(pieces);
+  for (std::int64_t left = marks_.training_bytes; pieces < parts_.train.size() && left > 0; ++pieces)
+    left -= parts_.train.bytes(pieces);
   const TextSource texts = [&](const std::function<void(std::string_view)>& take) {
-    for (std::size_t i = 0; i < pieces; ++i) take(parts.train[i].text);
+    for (std::size_t i = 0; i < pieces; ++i) take(parts_.train[i].text);
   };
-  learner_.remark(choose_token_kind(settings_, texts));
+  remark(choose_token_kind(settings_, texts));
   if (settings_.read<VocabularySettings>("tokenizer").kind == "characters") {
-    const std::string characters = describe_characters({&parts.train, &parts.valid});
+    const std::string characters = describe_characters({&parts_.train, &parts_.valid});
     return {{"tokenizer.json", learn_tokenizer(settings_, {&characters, 1}, marks).to_json()}};
   }
-  if (pieces < parts.train.size())
-    learner_.remark(concat_text("the tokenizer is learned from the first ", pieces, " of ",
-                                parts.train.size(), " pieces of the text (tokenizer.training_bytes)"));
+  if (pieces < parts_.train.size())
+    remark(concat_text("the tokenizer is learned from the first ", pieces, " of ", parts_.train.size(),
+                       " pieces of the text (tokenizer.training_bytes)"));
   return {{"tokenizer.json", learn_tokenizer(settings_, texts, marks, {.keep_line_breaks = true}).to_json()}};
 }
 
-void TextStream::open(const ReadFile& read) {
-  tokenizer = Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json");
-  const std::string begin = settings_.read<TextTokenizer>("tokenizer").mark.begin;
-  begin_.clear();
-  if (!is_masked(settings_) && !begin.empty()) begin_ = {tokenizer->id_of(begin)};
+void TextLearner::open(const ReadFile& read) {
+  tokenizer_ = Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json");
 }
 
-std::int32_t TextStream::end_mark() const {
-  const std::string end = settings_.read<TextTokenizer>("tokenizer").end;
-  return tokenizer->id_of(end.empty() ? text_mark : end);
+std::int32_t TextLearner::end_mark() const {
+  return tokenizer_->id_of(marks_.end.empty() ? text_mark : marks_.end);
 }
 
-void TextStream::prepare() {
-  learner_.remark(concat_text(parts.train.characters(), " characters for training, ",
-                              parts.valid.characters(), " for validation; vocabulary ", vocabulary_size()));
+void TextLearner::prepare_training() {
+  remark(concat_text(parts_.train.characters(), " characters for training, ", parts_.valid.characters(),
+                     " for validation; vocabulary ", vocabulary_size()));
   LargeText first;
-  const std::int64_t most = settings_.read<TextEvaluation>("evaluation").characters;
-  const bool all = most == 0 || parts.valid.characters() <= most;
+  const std::int64_t most = evaluation_.characters;
+  const bool all = most == 0 || parts_.valid.characters() <= most;
   if (!all) {
-    first = std::move(split_large_text(parts.valid, most, data_.memory_bytes).first);
-    learner_.remark(
-        concat_text("evaluations read the first ", most, " of these characters (evaluation.characters)"));
+    first = std::move(split_large_text(parts_.valid, most, data_.memory_bytes).first);
+    remark(concat_text("evaluations read the first ", most, " of these characters (evaluation.characters)"));
   }
-  const LargeText& measured = all ? parts.valid : first;
-  valid_characters = measured.characters();
-  train = tokenize_stream(parts.train, "the training text");
-  valid = tokenize_stream(measured, "the validation text");
-  batches_.plan({train.size(), training_windows(settings_)});
-  batches_per_epoch_ = batches_.count(0);
+  const LargeText& measured = all ? parts_.valid : first;
+  valid_characters_ = measured.characters();
+  train_ = tokenize_stream(parts_.train, "the training text");
+  valid_ = tokenize_stream(measured, "the validation text");
+  windows_.plan({train_.size(), training_windows(settings_)});
+  batches_per_epoch_ = windows_.count(0);
 }
 
 /// Returns the number of batches, from the first, whose windows are cut in two.
-std::int64_t TextStream::short_batches() const {
+std::int64_t TextLearner::short_batches() const {
   const auto options = settings_.read<TrainerOptions>("training");
   const std::int64_t of_steps = options.steps * options.accumulation,
                      of_epochs = options.epochs * batches_per_epoch_;
   const std::int64_t all = options.epochs == 0  ? of_steps
                            : options.steps == 0 ? of_epochs
                                                 : std::min(of_steps, of_epochs);
-  return std::llround(settings_.read<TextTraining>("training").short_share * static_cast<double>(all));
+  return std::llround(text_training_.short_share * static_cast<double>(all));
 }
 
-std::vector<Window> TextStream::windows(std::int64_t epoch, std::int64_t batch) {
-  std::vector<Window> windows = batches_.at(epoch, batch);
+std::vector<Window> TextLearner::windows_at(std::int64_t epoch, std::int64_t batch) {
+  std::vector<Window> windows = windows_.at(epoch, batch);
   const std::int64_t half = windows.front().length / 2;
   if (half == 0 || epoch * batches_per_epoch_ + batch >= short_batches()) return windows;
   std::vector<Window> halves;
@@ -315,29 +325,39 @@ std::vector<Window> TextStream::windows(std::int64_t epoch, std::int64_t batch) 
   return halves;
 }
 
-TokenStream TextStream::tokenize_stream(const LargeText& documents, std::string_view what) const {
-  TokenStream stream(tokenizer->vocabulary_size(), data_.memory_bytes);
-  const auto unknown_token = tokenizer->find("<unk>");
+TokenStream TextLearner::tokenize_stream(const LargeText& documents, std::string_view what) {
+  TokenStream stream(vocabulary_size(), data_.memory_bytes);
+  const auto unknown_token = tokenizer_->find("<unk>");
   std::int64_t unknown = 0, all = 0;
   for (std::size_t i = 0; i < documents.size(); ++i) {
     const TextPiece piece = documents[i];
-    check_known(*tokenizer, piece.text, what);
+    check_known(*tokenizer_, piece.text, what);
     if (piece.begins && (begin_.empty() || !stream.empty())) stream.add(Tokens{end_mark()});
     if (piece.begins) stream.add(begin_);
-    const Tokens tokens = tokenizer->encode(piece.text);
+    const Tokens tokens = tokenizer_->encode(piece.text);
     if (unknown_token) unknown += std::ranges::count(tokens, *unknown_token);
     all += static_cast<std::int64_t>(tokens.size());
     stream.add(tokens);
   }
   if (unknown > 0)
-    learner_.remark(concat_text(
+    remark(concat_text(
         what, ": ", unknown, " of ", all,
         " tokens are <unk>; losses, including losses per character, ignore the words that they replace"));
   return stream;
 }
 
-std::vector<std::string> TextStream::lines(std::size_t count, std::size_t most) const {
-  const LargeText& text = shown_part(parts);
+Measurement TextLearner::measured(const MeasureSource& source) {
+  const auto read_file = [&](std::span<const std::string> files, const Settings& layout, ReadReport& report) {
+    return read(files.front(), layout.read<TextData>("data"), report);
+  };
+  const bool by_rule = !source.part.empty() && !names_file(settings_);
+  return measured_data(parts_, source, read_file,
+                       [&](const LargeText& documents) { return measured_text(documents, by_rule); });
+}
+
+std::vector<std::string> TextLearner::example_lines(std::size_t count) const {
+  const LargeText& text = shown_part(parts_);
+  const auto most = static_cast<std::size_t>(config_.max_length) - 1;
   TextList all;
   for (std::size_t piece = 0; piece < text.size() && all.size() < 500; ++piece) {
     const std::string document = text[piece].text;
@@ -349,10 +369,10 @@ std::vector<std::string> TextStream::lines(std::size_t count, std::size_t most) 
   }
   std::vector<std::string> lines = short_lines(all, count);
   for (std::string& line : lines) {
-    Tokens tokens = tokenizer->encode(line);
+    Tokens tokens = tokenizer_->encode(line);
     if (tokens.size() <= most) continue;
     tokens.resize(most);
-    line = tokenizer->decode(tokens);
+    line = tokenizer_->decode(tokens);
   }
   return lines;
 }
@@ -360,76 +380,56 @@ std::vector<std::string> TextStream::lines(std::size_t count, std::size_t most) 
 // --- training a writer
 
 TextWriter::TextWriter(const TaskKind& kind, Settings given)
-    : Learner(kind, std::move(given)),
-      windows_(evaluation_windows(settings_)),
-      rule_sentences_(settings_.read<TextEvaluation>("evaluation").sentences),
-      generation_(settings_.read<Generation>("generation").options),
-      text_(settings_, *this) {
-  writes_text_ = true;
-  generation_.context = windows_.window;
-  if (settings_.get<bool>("model.output_transform"))
-    throw SettingsError("model.output_transform needs objective=masked");
-}
-
-void TextWriter::check_training() const {
-  training_windows(settings_);
-  const auto best_by = settings_.get<std::string>("training.keep_best_by");
-  if (std::ranges::none_of(causal_kinds, [&](const MetricKind& one) { return one.name == best_by; }))
-    throw SettingsError("training.keep_best_by=" + best_by + " is only measured with objective=masked");
-}
-
-std::map<std::string, std::string> TextWriter::read_parts() {
-  return reported([&](ReadReport& report) { return text_.read_parts(report); });
+    : TextLearner(kind, std::move(given)),
+      measured_windows_(evaluation_windows(config_.max_length, evaluation_.stride)),
+      generation_(settings_.read<Generation>("generation").options) {
+  generation_.context = config_.max_length;
+  if (config_.output_transform) throw SettingsError("model.output_transform needs objective=masked");
 }
 
 void TextWriter::open(const ReadFile& read) {
-  text_.open(read);
+  TextLearner::open(read);
+  begin_.clear();
+  if (!marks_.mark.begin.empty()) begin_ = {tokenizer_->id_of(marks_.mark.begin)};
   generation_.ends.clear();
   if (settings_.read<Generation>("generation").past_end) return;
-  generation_.ends.push_back(text_.end_mark());
-  for (const std::string& end : settings_.read<TextTokenizer>("tokenizer").more_ends)
-    generation_.ends.push_back(text_.tokenizer->id_of(end));
+  generation_.ends.push_back(end_mark());
+  for (const std::string& end : marks_.more_ends) generation_.ends.push_back(tokenizer_->id_of(end));
 }
 
 void TextWriter::prepare_training() {
-  text_.prepare();
+  TextLearner::prepare_training();
   limit_epochs(is_fine_tuned() ? fine_tuning_epoch_limit : writer_epoch_limit);
 }
 
 std::unique_ptr<Module> TextWriter::make_model() {
-  TransformerConfig config = model_config(settings_);
-  config.target_vocabulary = text_.vocabulary_size();
+  TransformerConfig config = config_;
+  config.target_vocabulary = vocabulary_size();
   return model_of<LanguageModel>(config, batch_tokens());
 }
 
 Loss TextWriter::loss(std::int64_t epoch, std::int64_t batch, Context& context) {
   auto& model = model_as<LanguageModel>();
-  return model.loss(window_batch(text_.train, text_.windows(epoch, batch), model.device()), label_smoothing_,
+  return model.loss(window_batch(train_, windows_at(epoch, batch), model.device()), label_smoothing_,
                     context);
 }
 
 Evaluation TextWriter::evaluate() {
-  if (text_.valid.empty()) return {};
-  TextLossOptions windows = windows_;
+  if (valid_.empty()) return {};
+  TextLossOptions windows = measured_windows_;
   windows.sample = sample();
-  const TextLoss loss =
-      text_loss(model_as<LanguageModel>(), text_.valid, text_.valid_characters, windows, ranks());
+  const TextLoss loss = text_loss(model_as<LanguageModel>(), valid_, valid_characters_, windows,
+                                  [&](std::size_t batches, const ComputeNumbers& compute) {
+                                    return share_work<double>(batches, compute);
+                                  });
   return evaluation(metrics(metric_values(loss)), static_cast<std::size_t>(loss.tokens),
-                    static_cast<std::size_t>(text_.valid.size() - 1));
-}
-
-Measurement TextWriter::measured(const MeasureSource& source) {
-  const auto read = [&](std::span<const std::string> files, const Settings& layout, ReadReport& report) {
-    return text_.read(files.front(), layout, report);
-  };
-  const bool by_rule = !source.part.empty() && !names_file(settings_);
-  return measured_data(text_.parts, source, read,
-                       [&](const LargeText& documents) { return measured_text(documents, by_rule); });
+                    static_cast<std::size_t>(valid_.size() - 1));
 }
 
 Measurement TextWriter::measured_text(const LargeText& documents, bool by_rule) {
-  const TokenStream stream = text_.tokenize_stream(documents, "the text");
-  const TextLoss loss = text_loss(model_as<LanguageModel>(), stream, documents.characters(), windows_);
+  const TokenStream stream = tokenize_stream(documents, "the text");
+  const TextLoss loss =
+      text_loss(model_as<LanguageModel>(), stream, documents.characters(), measured_windows_);
   Measurement measurement;
   measurement.metrics = metrics(metric_values(loss));
   measurement.count = loss.tokens;
@@ -438,11 +438,11 @@ Measurement TextWriter::measured_text(const LargeText& documents, bool by_rule) 
   for (const Metric& metric : measurement.metrics) json[metric.name] = metric.value;
   json["tokens"] = loss.tokens;
   json["characters"] = loss.characters;
-  json["context"] = windows_.window;
-  json["stride"] = windows_.stride;
-  if (by_rule && rule_sentences_ > 0) {
-    json["sentences"] = rule_sentences_;
-    json["by_rule"] = share_by_rule(rule_sentences_);
+  json["context"] = config_.max_length;
+  json["stride"] = measured_windows_.stride;
+  if (by_rule && evaluation_.sentences > 0) {
+    json["sentences"] = evaluation_.sentences;
+    json["by_rule"] = share_by_rule(evaluation_.sentences);
   }
   measurement.json = json.dump();
   return measurement;
@@ -452,11 +452,11 @@ Measurement TextWriter::measured_text(const LargeText& documents, bool by_rule) 
 /// built-in text.
 double TextWriter::share_by_rule(std::int64_t count) {
   GenerationOptions options = generation_;
-  const Tokens line_break = text_.tokenizer->encode("\n");
+  const Tokens line_break = tokenizer_->encode("\n");
   options.ends = {line_break.front()};
   std::int64_t right = 0;
   for (const Tokens& tokens : heed::generate(model_as<LanguageModel>(), line_break, count, options))
-    right += follows_agreement(text_.tokenizer->decode(tokens)) ? 1 : 0;
+    right += follows_agreement(tokenizer_->decode(tokens)) ? 1 : 0;
   return static_cast<double>(right) / static_cast<double>(count);
 }
 
@@ -515,59 +515,56 @@ std::vector<Prediction> TextWriter::write(const std::string& prompt, std::int64_
   return texts;
 }
 
-std::vector<ExampleLine> TextWriter::examples(std::size_t count, bool answered) const {
-  if (answered) return {};
-  return as_example_lines(text_.lines(count, static_cast<std::size_t>(windows_.window) - 1));
-}
-
 /// Returns the text of the tokens after a prompt; a word tokenizer begins it with a space.
 std::string TextWriter::continuation(const Tokens& prompt, std::span<const std::int32_t> tokens) const {
   Tokens whole = prompt;
   whole.insert(whole.end(), tokens.begin(), tokens.end());
-  return text_.tokenizer->decode(whole).substr(text_.tokenizer->decode(prompt).size());
+  return tokenizer_->decode(whole).substr(tokenizer_->decode(prompt).size());
 }
 
 /// Returns the tokens of a prompt, after the mark that begins texts if the run has one and the
 /// prompt lacks it. Without a mark, an empty prompt is a line break.
 Tokens TextWriter::prompt_tokens(const std::string& given) const {
-  const Tokens& begin = text_.begin_mark();
-  const std::string prompt = given.empty() && begin.empty() ? "\n" : given;
+  const std::string prompt = given.empty() && begin_.empty() ? "\n" : given;
   check(unicode::find_invalid(prompt) == std::string::npos, "the prompt is not UTF-8");
-  check_known(*text_.tokenizer, prompt, "the prompt");
-  Tokens tokens = text_.tokenizer->encode(prompt);
-  if (!begin.empty() && (tokens.empty() || tokens.front() != begin.front()))
-    tokens.insert(tokens.begin(), begin.front());
-  check(static_cast<std::int64_t>(tokens.size()) <= windows_.window, "the prompt has ", tokens.size(),
-        " tokens, but the model sees at most ", windows_.window, " at a time (model.max_length)");
+  check_known(*tokenizer_, prompt, "the prompt");
+  Tokens tokens = tokenizer_->encode(prompt);
+  if (!begin_.empty() && (tokens.empty() || tokens.front() != begin_.front()))
+    tokens.insert(tokens.begin(), begin_.front());
+  check(static_cast<std::int64_t>(tokens.size()) <= config_.max_length, "the prompt has ", tokens.size(),
+        " tokens, but the model sees at most ", config_.max_length, " at a time (model.max_length)");
   return tokens;
 }
 
 /// Captures one pass over the end of a text, as much as the model reads at once.
 void TextWriter::show_inside(Tokens tokens, const std::string& name, CaptureFile& file) {
-  const auto limit = static_cast<std::size_t>(windows_.window);
+  const auto limit = static_cast<std::size_t>(config_.max_length);
   if (tokens.size() > limit) tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(limit));
   auto& model = model_as<LanguageModel>();
   const PaddedTokens input = pad_tokens({&tokens, 1}, model.device());
   add_pass(file, name, captured([&](Context& context) { model.hidden(input, context); }), {tokens},
-           *text_.tokenizer);
+           *tokenizer_);
 }
 
 const TaskKind& language_model_task() {
-  static const TaskKind kind{"language_model",        "Trains, evaluates and uses a language model",
-                             Stacks::decoder,         causal_kinds,
-                             language_model_settings, names_file,
-                             make_text_learner,       {{"", {{"text", "A document"}}}},
-                             for_tuned_writers};
+  static const TaskKind kind{.name = "language_model",
+                             .summary = "Trains, evaluates and uses a language model",
+                             .stacks = Stacks::decoder,
+                             .metrics = causal_kinds,
+                             .settings = language_model_settings,
+                             .names_data = names_file,
+                             .examples = {{"", {{"text", "A document"}}}},
+                             .fine_tuning = for_tuned_writers,
+                             .make_learner = make_text_learner,
+                             .check_training = check_text_training};
   return kind;
 }
 
 TextWriter& text_writer(Learner& learner) {
   check(learner.kind().name == "language_model", "this is a ", learner.kind().name,
         " run, which generates no text");
-  auto* writer = dynamic_cast<TextWriter*>(&learner);
-  check(writer, "this run was trained with objective=masked: it fills in ", mask_token,
-        " (language_model predict) and generates no text");
-  return *writer;
+  return as_interface<TextWriter>(learner, "this run was trained with objective=masked: it fills in ",
+                                  mask_token, " (language_model predict) and generates no text");
 }
 
 }  // namespace heed

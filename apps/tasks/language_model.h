@@ -117,9 +117,6 @@ void for_each_setting(auto&& visit, Generation& generation) {
   visit(generation.past_end, "past_end", "Write on past the tokens that end a text");
 }
 
-/// Whether "objective" is masked.
-bool is_masked(const Settings& settings);
-
 /// Returns windows of model.max_length tokens, as many per batch as training.batch_tokens allows.
 /// Throws a SettingsError if it allows none.
 WindowOptions training_windows(const Settings& settings);
@@ -127,64 +124,67 @@ WindowOptions training_windows(const Settings& settings);
 /// Throws an Error naming characters of the text that the tokenizer cannot encode, if any.
 void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_view what);
 
-/// The data of a language model: reads the texts, learns the tokenizer and cuts the token stream
-/// into windows.
-class TextStream {
+// --- both objectives
+
+/// Reads the texts, learns the tokenizer and cuts the token stream into windows.
+class TextLearner : public Learner, public HasOutputs {
  public:
-  /// Both arguments must outlive it; remarks go to the learner.
-  TextStream(Settings& settings, Learner& learner);
+  TextLearner(const TaskKind& kind, Settings settings);
 
-  /// Reads the parts that the settings name; without validation data, holds out a share of the
-  /// characters at the end. Returns the digests.
-  std::map<std::string, std::string> read_parts(ReadReport& report);
-  LargeText read(const std::string& file, const Settings& layout, ReadReport& report) const;
-
-  /// Returns the tokenizer of the settings, as a file. Characters are collected from all parts;
-  /// words and BPE are learned from the training part.
-  NamedFiles learned_files();
-  void open(const ReadFile& read);
   /// Converts the parts to token streams and plans the windows.
-  void prepare();
-  std::int64_t batches(std::int64_t epoch) { return batches_.count(epoch); }
+  void prepare_training() override;
+  std::int64_t batches(std::int64_t epoch) override { return windows_.count(epoch); }
+  Measurement measured(const MeasureSource& source) override;
+  /// Returns some lines, each cut to what the model reads.
+  std::vector<std::string> example_lines(std::size_t count) const override;
+
+ protected:
+  /// Reads the parts that the settings name; without validation data, holds out a share of the
+  /// characters at the end.
+  std::map<std::string, std::string> read_parts() override;
+  /// Returns the tokenizer of the settings. Characters are collected from all parts; words and BPE
+  /// are learned from the training part.
+  NamedFiles learned_files() override;
+  void open(const ReadFile& read) override;
+  /// Measures a text; `by_rule`: it is the built-in one.
+  virtual Measurement measured_text(const LargeText& documents, bool by_rule) = 0;
+
   /// Returns the windows of a batch. Early in training each is cut in two (training.short_share).
-  std::vector<Window> windows(std::int64_t epoch, std::int64_t batch);
+  std::vector<Window> windows_at(std::int64_t epoch, std::int64_t batch);
   /// Returns the token stream of documents, each after its mark. `what` names them in errors and in
   /// a remark on `<unk>`.
-  TokenStream tokenize_stream(const LargeText& documents, std::string_view what) const;
+  TokenStream tokenize_stream(const LargeText& documents, std::string_view what);
   /// The mark that ends a text. Throws an Error if the tokenizer does not have it.
   std::int32_t end_mark() const;
-  /// The mark before a text that is to be continued; empty: the text begins with its first word.
-  const Tokens& begin_mark() const { return begin_; }
+  std::int64_t vocabulary_size() const { return tokenizer_ ? tokenizer_->vocabulary_size() : 300; }
 
-  /// Returns some lines, each cut to `most` tokens.
-  std::vector<std::string> lines(std::size_t count, std::size_t most) const;
-  std::int64_t vocabulary_size() const { return tokenizer ? tokenizer->vocabulary_size() : 300; }
-
-  DataParts<LargeText> parts;
-  std::optional<Tokenizer> tokenizer;
-  TokenStream train{0}, valid{0};     ///< `valid` is empty without validation data
-  std::int64_t valid_characters = 0;  ///< of the validation text that evaluations read
+  const TransformerConfig config_;  // without its vocabulary
+  const TextData data_;
+  const TextTokenizer marks_;
+  const TextTraining text_training_;
+  const TextEvaluation evaluation_;
+  std::optional<Tokenizer> tokenizer_;
+  Tokens begin_;                       // the mark before a text that is to be continued, or none
+  TokenStream train_{0}, valid_{0};    // `valid_` is empty without validation data
+  std::int64_t valid_characters_ = 0;  // of the text of `valid_`
 
  private:
+  LargeText read(const std::string& file, const TextData& layout, ReadReport& report) const;
   std::int64_t short_batches() const;
 
-  Settings& settings_;
-  Learner& learner_;
-  const TextData data_;
-  EpochBatches<WindowPlan> batches_;
+  DataParts<LargeText> parts_;
+  EpochBatches<WindowPlan> windows_;
   std::int64_t batches_per_epoch_ = 0;
-  Tokens begin_;  // one or none, of the causal objective
 };
 
 // --- the causal objective
 
 /// The learner with the causal objective, which generates text.
-class TextWriter : public Learner {
+class TextWriter : public TextLearner, public GeneratesText {
  public:
   TextWriter(const TaskKind& kind, Settings settings);
 
   void prepare_training() override;
-  std::int64_t batches(std::int64_t epoch) override { return text_.batches(epoch); }
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override;
   Evaluation evaluate() override;
 
@@ -204,27 +204,20 @@ class TextWriter : public Learner {
   std::vector<Prediction> generate(const std::string& prompt, const TextGenerationOptions& options) override;
 
  protected:
-  void check_training() const override;
-  std::map<std::string, std::string> read_parts() override;
-  NamedFiles learned_files() override { return text_.learned_files(); }
   void open(const ReadFile& read) override;
   std::unique_ptr<Module> make_model() override;
-  Measurement measured(const MeasureSource& source) override;
-  std::vector<ExampleLine> examples(std::size_t count, bool answered) const override;
+  Measurement measured_text(const LargeText& documents, bool by_rule) override;
 
  private:
   std::vector<Prediction> write(const std::string& prompt, std::int64_t samples,
                                 const PredictOptions& options, const GenerationOptions& generation);
-  Measurement measured_text(const LargeText& documents, bool by_rule);
   double share_by_rule(std::int64_t count);
   std::string continuation(const Tokens& prompt, std::span<const std::int32_t> tokens) const;
   Tokens prompt_tokens(const std::string& given) const;
   void show_inside(Tokens tokens, const std::string& name, CaptureFile& file);
 
-  const TextLossOptions windows_;
-  const std::int64_t rule_sentences_;
+  const TextLossOptions measured_windows_;
   GenerationOptions generation_;  // with its ends when the vocabulary is open
-  TextStream text_;
 };
 
 /// Returns the learner of a language_model run as a TextWriter. Throws an Error for another task.

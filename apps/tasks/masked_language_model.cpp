@@ -35,32 +35,26 @@ struct Filling {
   double probability = 1;
 };
 
-class MaskedLearner : public Learner {
+class MaskedLearner : public TextLearner {
  public:
   MaskedLearner(const TaskKind& kind, Settings given)
-      : Learner(kind, std::move(given)),
-        window_(settings_.get<std::int64_t>("model.max_length")),
-        seed_(settings_.get<std::int64_t>("seed")),
-        mask_share_(settings_.read<TextTraining>("training").mask_share),
+      : TextLearner(kind, std::move(given)),
         best_(settings_.read<MaskedPrediction>("prediction").best),
-        begin_(settings_.get<std::string>("tokenizer.begin")),
-        text_(settings_, *this) {}
+        line_begin_(marks_.mark.begin) {}
 
   /// Throws if the tokenizer lacks a mark, because the run could then predict nothing.
   void prepare_training() override {
-    if (!begin_.empty()) text_.tokenizer->id_of(begin_);
-    text_.prepare();
+    if (!line_begin_.empty()) tokenizer_->id_of(line_begin_);
+    TextLearner::prepare_training();
     rows_ = training_windows(settings_).rows;
   }
 
-  std::int64_t batches(std::int64_t epoch) override { return text_.batches(epoch); }
-
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
-    const std::vector<Window> windows = text_.windows(epoch, batch);
+    const std::vector<Window> windows = windows_at(epoch, batch);
     std::vector<Tokens> sequences;
-    for (const Window& window : windows) sequences.push_back(text_.train.read(window.begin, window.length));
-    const bool is_short = windows.front().length < window_;
-    const RandomKey key{static_cast<std::uint64_t>(seed_), static_cast<std::uint32_t>(epoch),
+    for (const Window& window : windows) sequences.push_back(train_.read(window.begin, window.length));
+    const bool is_short = windows.front().length < config_.max_length;
+    const RandomKey key{static_cast<std::uint64_t>(config_.seed), static_cast<std::uint32_t>(epoch),
                         is_short ? short_masking_stream + static_cast<std::uint32_t>(2 * batch * rows_)
                                  : masking_stream + static_cast<std::uint32_t>(batch * rows_)};
     return network().loss(make_masked_batch(sequences, masking(), key, network().device()), label_smoothing_,
@@ -68,10 +62,10 @@ class MaskedLearner : public Learner {
   }
 
   Evaluation evaluate() override {
-    if (text_.valid.empty()) return {};
-    const Guesses guesses = make_guesses(text_.valid, sample());
+    if (valid_.empty()) return {};
+    const Guesses guesses = make_guesses(valid_, sample());
     return evaluation(metrics_of(guesses), static_cast<std::size_t>(guesses.read),
-                      static_cast<std::size_t>(text_.valid.size()));
+                      static_cast<std::size_t>(valid_.size()));
   }
 
   /// Fills in a line in which "<mask>" or "[MASK]" replaces a token.
@@ -82,6 +76,15 @@ class MaskedLearner : public Learner {
     });
   }
 
+  std::vector<std::string> example_lines(std::size_t count) const override {
+    std::vector<std::string> lines = TextLearner::example_lines(count);
+    for (std::string& line : lines) {  // a word of each to guess
+      const std::size_t space = line.find(' ', line.size() / 2), word = space == line.npos ? 0 : space + 1;
+      line.replace(word, std::min(line.find(' ', word), line.size()) - word, mask_token);
+    }
+    return lines;
+  }
+
   /// Returns the logits [B, N, V] of each token of each line.
   Tensor line_outputs(std::span<const std::string> lines, Context& context) override {
     std::vector<Tokens> all;
@@ -90,57 +93,23 @@ class MaskedLearner : public Learner {
   }
 
  protected:
-  void check_training() const override {
-    training_windows(settings_);
-    const auto best_by = settings_.get<std::string>("training.keep_best_by");
-    if (best_by != "loss" && best_by != "accuracy" && best_by != "pseudo_perplexity")
-      throw SettingsError("training.keep_best_by=" + best_by + " is only measured with objective=causal");
-  }
-
-  std::map<std::string, std::string> read_parts() override {
-    return reported([&](ReadReport& report) { return text_.read_parts(report); });
-  }
-
-  NamedFiles learned_files() override { return text_.learned_files(); }
-
   void open(const ReadFile& read) override {
-    text_.open(read);
+    TextLearner::open(read);
     ordinary_ = fillings_ = ordinary_tokens();
-    for (const AddedToken& token : text_.tokenizer->added_tokens())
+    for (const AddedToken& token : tokenizer_->added_tokens())
       if (token.content == "<unk>" && fillings_.size() > 1) std::erase(fillings_, token.id);
   }
 
   std::unique_ptr<Module> make_model() override {
-    TransformerConfig config = model_config(settings_);
-    config.source_vocabulary = text_.vocabulary_size();
+    TransformerConfig config = config_;
+    config.source_vocabulary = vocabulary_size();
     config.encoder_layers = config.decoder_layers;
     config.encoder_attention = config.decoder_attention;
     return model_of<MaskedLanguageModel>(config, batch_tokens());
   }
 
-  Measurement measured(const MeasureSource& source) override {
-    const auto read = [&](std::span<const std::string> files, const Settings& layout, ReadReport& report) {
-      return text_.read(files.front(), layout, report);
-    };
-    return measured_data(text_.parts, source, read,
-                         [&](const LargeText& documents) { return measured_text(documents); });
-  }
-
-  std::vector<ExampleLine> examples(std::size_t count, bool answered) const override {
-    if (answered) return {};
-    std::vector<std::string> lines = text_.lines(count, static_cast<std::size_t>(window_) - 1);
-    for (std::string& line : lines) {  // a word of each to guess
-      const std::size_t space = line.find(' ', line.size() / 2), word = space == line.npos ? 0 : space + 1;
-      line.replace(word, std::min(line.find(' ', word), line.size()) - word, mask_token);
-    }
-    return as_example_lines(std::move(lines));
-  }
-
- private:
-  MaskedLanguageModel& network() { return model_as<MaskedLanguageModel>(); }
-
-  Measurement measured_text(const LargeText& documents) {
-    const TokenStream stream = text_.tokenize_stream(documents, "the text");
+  Measurement measured_text(const LargeText& documents, bool /*by_rule*/) override {
+    const TokenStream stream = tokenize_stream(documents, "the text");
     const Guesses guesses = make_guesses(stream);
     Measurement measurement;
     measurement.metrics = metrics_of(guesses);
@@ -150,16 +119,19 @@ class MaskedLearner : public Learner {
     for (const Metric& metric : measurement.metrics) json[metric.name] = metric.value;
     json["masked_tokens"] = guesses.tokens;
     json["characters"] = documents.characters();
-    json["context"] = window_;
+    json["context"] = config_.max_length;
     measurement.json = json.dump();
     return measurement;
   }
 
+ private:
+  MaskedLanguageModel& network() { return model_as<MaskedLanguageModel>(); }
+
   MaskingOptions masking() const {
     MaskingOptions options;
-    options.share = mask_share_;
-    options.mask_token = text_.tokenizer->id_of(mask_token);
-    options.vocabulary = text_.tokenizer->vocabulary_size();
+    options.share = text_training_.mask_share;
+    options.mask_token = tokenizer_->id_of(mask_token);
+    options.vocabulary = tokenizer_->vocabulary_size();
     options.ordinary = ordinary_;
     return options;
   }
@@ -171,8 +143,8 @@ class MaskedLearner : public Learner {
   /// The tokens that are hidden in training: all but special tokens, wherever a published tokenizer
   /// has them. The unknown token is hidden like a word, but never filled in.
   Tokens ordinary_tokens() const {
-    const Tokenizer& tokenizer = *text_.tokenizer;
-    std::set<std::int32_t> special = {text_.end_mark(), tokenizer.id_of(mask_token)};
+    const Tokenizer& tokenizer = *tokenizer_;
+    std::set<std::int32_t> special = {end_mark(), tokenizer.id_of(mask_token)};
     for (const AddedToken& token : tokenizer.added_tokens())
       if (token.special && token.content != "<unk>") special.insert(token.id);
     Tokens ordinary;
@@ -192,7 +164,7 @@ class MaskedLearner : public Learner {
   /// about this many, in windows that are evenly spread; 0: all.
   Guesses make_guesses(const TokenStream& stream, std::int64_t sample = 0) {
     const NoGrad no_grad;
-    const std::int64_t length = window_, count = stream.size();
+    const std::int64_t length = config_.max_length, count = stream.size();
     const auto rows = static_cast<std::size_t>(std::max<std::int64_t>(4096 / length, 1));
     const auto read = [&](std::int64_t begin) { return stream.read(begin, std::min(length, count - begin)); };
     std::vector<std::int64_t> begins;  // of windows with anything to guess
@@ -201,15 +173,14 @@ class MaskedLearner : public Learner {
         begins.push_back(begin);
     const std::int64_t most = sample == 0 ? 0 : std::max<std::int64_t>(sample / length, 1);
     begins = pick(begins, spread_over(begins.size(), most));
-    const auto found =
-        distribute_numbers<double>(ranks(), (begins.size() + rows - 1) / rows, [&](std::size_t batch) {
-          const std::size_t first = batch * rows;
-          std::vector<Tokens> sequences;
-          for (std::size_t i = first; i < std::min(begins.size(), first + rows); ++i)
-            sequences.push_back(read(begins[i]));
-          const RandomKey key{0, 0, static_cast<std::uint32_t>(first)};
-          return guess(make_masked_batch(sequences, masking(), key, network().device()));
-        });
+    const auto found = share_work<double>((begins.size() + rows - 1) / rows, [&](std::size_t batch) {
+      const std::size_t first = batch * rows;
+      std::vector<Tokens> sequences;
+      for (std::size_t i = first; i < std::min(begins.size(), first + rows); ++i)
+        sequences.push_back(read(begins[i]));
+      const RandomKey key{0, 0, static_cast<std::uint32_t>(first)};
+      return guess(make_masked_batch(sequences, masking(), key, network().device()));
+    });
     Guesses all;
     for (const std::vector<double>& part : found) {
       all.nats += part[0];
@@ -248,20 +219,20 @@ class MaskedLearner : public Learner {
     for (const std::string_view mark : {other, std::string_view(mask_token)})
       for (std::size_t at = 0; (at = words.find(mark, at)) != std::string::npos;)
         words.erase(at, mark.size());
-    check_known(*text_.tokenizer, words, "the line");
-    const std::string& mask = text_.tokenizer->token(text_.tokenizer->id_of(mask_token));
+    check_known(*tokenizer_, words, "the line");
+    const std::string& mask = tokenizer_->token(tokenizer_->id_of(mask_token));
     for (const std::string_view mark : {other, std::string_view(mask_token)})
       for (std::size_t at = 0; mark != mask && (at = line.find(mark, at)) != std::string::npos;
            at += mask.size())
         line.replace(at, mark.size(), mask);
-    Tokens tokens = text_.tokenizer->encode(line);
-    if (!begin_.empty()) {
-      tokens.insert(tokens.begin(), text_.tokenizer->id_of(begin_));
-      tokens.push_back(text_.end_mark());
+    Tokens tokens = tokenizer_->encode(line);
+    if (!line_begin_.empty()) {
+      tokens.insert(tokens.begin(), tokenizer_->id_of(line_begin_));
+      tokens.push_back(end_mark());
     }
-    check(static_cast<std::int64_t>(tokens.size()) <= window_, "the line has ", tokens.size(),
-          " tokens, but the model sees at most ", window_, " at a time (model.max_length)");
-    check(std::ranges::count(tokens, text_.tokenizer->id_of(mask_token)) > 0, "the line has no ", mask_token,
+    check(static_cast<std::int64_t>(tokens.size()) <= config_.max_length, "the line has ", tokens.size(),
+          " tokens, but the model sees at most ", config_.max_length, " at a time (model.max_length)");
+    check(std::ranges::count(tokens, tokenizer_->id_of(mask_token)) > 0, "the line has no ", mask_token,
           " or [MASK] to be filled in");
     return tokens;
   }
@@ -271,22 +242,22 @@ class MaskedLearner : public Learner {
     const NoGrad no_grad;
     Tokens places;
     for (std::size_t i = 0; i < tokens.size(); ++i)
-      if (tokens[i] == text_.tokenizer->id_of(mask_token)) places.push_back(static_cast<std::int32_t>(i));
+      if (tokens[i] == tokenizer_->id_of(mask_token)) places.push_back(static_cast<std::int32_t>(i));
     const auto count = static_cast<std::int64_t>(places.size());
     const PaddedTokens input = pad_tokens({&tokens, 1}, network().device());
     Capture capture;
     const Tensor logits =
         logits_at(input, Tensor::from(places, {count}, network().device()), file ? &capture : nullptr);
-    if (file) add_pass(*file, example, capture, {tokens}, *text_.tokenizer);
+    if (file) add_pass(*file, example, capture, {tokens}, *tokenizer_);
     Prediction prediction;
     for (const Filling& filling : best_fillings(logits)) {
       Tokens whole = tokens;
       for (std::size_t i = 0; i < places.size(); ++i)
         whole[static_cast<std::size_t>(places[i])] = filling.tokens[i];
-      const std::size_t marks = begin_.empty() ? 0 : 1;  // at each end
+      const std::size_t marks = line_begin_.empty() ? 0 : 1;  // at each end
       prediction.alternatives.push_back(
-          {text_.tokenizer->decode(std::span(whole).subspan(marks, whole.size() - 2 * marks),
-                                   /*keep_special=*/true),
+          {tokenizer_->decode(std::span(whole).subspan(marks, whole.size() - 2 * marks),
+                              /*keep_special=*/true),
            filling.probability});
     }
     prediction.text = prediction.alternatives.front().text;
@@ -320,13 +291,10 @@ class MaskedLearner : public Learner {
     return best;
   }
 
-  const std::int64_t window_, seed_;
   std::int64_t rows_ = 0;  // windows of a training batch
-  const double mask_share_;
   const std::int64_t best_;
-  const std::string begin_;  // a mark before every line that is filled in; "": none
-  TextStream text_;
-  Tokens ordinary_, fillings_;  // in ascending order
+  const std::string line_begin_;  // a mark before every line that is filled in; "": none
+  Tokens ordinary_, fillings_;    // in ascending order
 };
 
 }  // namespace

@@ -106,7 +106,7 @@ struct MatchInput {
   std::string_view first, second;
 };
 
-class MatchLearner : public Learner {
+class MatchLearner : public Learner, public HasOutputs {
  public:
   MatchLearner(const TaskKind& kind, Settings given)
       : Learner(kind, std::move(given)),
@@ -162,6 +162,11 @@ class MatchLearner : public Learner {
         .together();
   }
 
+  static void read_rows(const Settings& settings, const std::string& file, const TakeText& take,
+                        ReadReport& report) {
+    read_texts_of_table(file, table_options(file, settings), take, &report);
+  }
+
  protected:
   /// Generates the pairs. They do not depend on the run's seed, so that runs with different seeds
   /// are compared on the same pairs.
@@ -187,6 +192,7 @@ class MatchLearner : public Learner {
 
   void open(const ReadFile& read) override {
     tokenizer_.emplace(Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json"), settings_);
+    truncation_message_ = [this] { return tokenizer_->take_truncation_message(); };
     classes_ = classes_from_json(read("classes.json"));
     check_positive_label();
   }
@@ -209,16 +215,8 @@ class MatchLearner : public Learner {
     });
   }
 
-  std::vector<ExampleLine> examples(std::size_t count, bool answered) const override {
-    return answered ? std::vector<ExampleLine>() : labelled_lines(shown_part(parts_), count);
-  }
-
-  std::string take_truncation_message() override {
-    return tokenizer_ ? tokenizer_->take_truncation_message() : "";
-  }
-
-  void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
-    read_texts_of_table(file, table_options(file, settings_), take, &report);
+  std::vector<std::string> example_lines(std::size_t count) const override {
+    return labelled_lines(shown_part(parts_), count);
   }
 
  private:
@@ -299,7 +297,7 @@ class MatchLearner : public Learner {
 
   std::vector<Output> outputs(const Inputs& inputs, Tensor (ClassLogits::*of_logits)() const) {
     return outputs_of(
-        inputs, lengths_of_pairs(inputs), batch_size_, ranks(),
+        *this, inputs, lengths_of_pairs(inputs), batch_size_,
         [&](const Inputs& batch, Context& context) { return (logits(batch, context).*of_logits)(); });
   }
 
@@ -388,13 +386,17 @@ class MatchLearner : public Learner {
 
 const TaskKind& match_task() {
   static const TaskKind kind =
-      make_task_kind<MatchLearner>("match", "Trains, evaluates and uses a classifier of pairs of texts",
-                                   Stacks::encoder, pair_metrics, match_settings, names_labelled_data,
-                                   {{"",
-                                     {{"first", "The first text"},
-                                      {"second", "The second text"},
-                                      {"label", "The name of the pair's class", true}}}},
-                                   for_fine_tuning);
+      make_task_kind<MatchLearner>({"match",
+                                    "Trains, evaluates and uses a classifier of pairs of texts",
+                                    Stacks::encoder,
+                                    pair_metrics,
+                                    match_settings,
+                                    names_labelled_data,
+                                    {{"",
+                                      {{"first", "The first text"},
+                                       {"second", "The second text"},
+                                       {"label", "The name of the pair's class", true}}}},
+                                    for_fine_tuning});
   return kind;
 }
 

@@ -151,7 +151,7 @@ struct Scale {
   }
 };
 
-class RateLearner : public Learner {
+class RateLearner : public Learner, public HasOutputs {
  public:
   RateLearner(const TaskKind& kind, Settings given)
       : Learner(kind, std::move(given)),
@@ -224,6 +224,11 @@ class RateLearner : public Learner {
     return (found.device() == Device() ? cast(found, DType::f64) : found) * scale_.deviation + scale_.mean;
   }
 
+  static void read_rows(const Settings& settings, const std::string& file, const TakeText& take,
+                        ReadReport& report) {
+    read_texts_of_table(file, text_options(file, settings), take, &report);
+  }
+
  protected:
   std::map<std::string, std::string> read_parts() override {
     parts_ = reported([&](ReadReport& report) {
@@ -242,6 +247,7 @@ class RateLearner : public Learner {
 
   void open(const ReadFile& read) override {
     tokenizer_.emplace(Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json"), settings_);
+    truncation_message_ = [this] { return tokenizer_->take_truncation_message(); };
     scale_ = Scale::from_json(read("scale.json"));
   }
 
@@ -258,16 +264,8 @@ class RateLearner : public Learner {
                          [&](const LabelledText& text) { return measure_errors(make_examples(text)); });
   }
 
-  std::vector<ExampleLine> examples(std::size_t count, bool answered) const override {
-    return answered ? std::vector<ExampleLine>() : labelled_lines(shown_part(parts_), count);
-  }
-
-  std::string take_truncation_message() override {
-    return tokenizer_ ? tokenizer_->take_truncation_message() : "";
-  }
-
-  void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override {
-    read_texts_of_table(file, text_options(file, settings_), take, &report);
+  std::vector<std::string> example_lines(std::size_t count) const override {
+    return labelled_lines(shown_part(parts_), count);
   }
 
  private:
@@ -326,7 +324,7 @@ class RateLearner : public Learner {
 
   std::vector<Output> outputs(const Inputs& inputs, Tensor (ClassLogits::*of_outputs)() const) {
     return outputs_of(
-        inputs, lengths(inputs), batch_size_, ranks(),
+        *this, inputs, lengths(inputs), batch_size_,
         [&](const Inputs& batch, Context& context) { return (outputs(batch, context).*of_outputs)(); });
   }
 
@@ -374,12 +372,18 @@ class RateLearner : public Learner {
 }  // namespace
 
 const TaskKind& rate_task() {
-  static const TaskKind kind = make_task_kind<RateLearner>(
-      "rate", "Trains, evaluates and uses a model that predicts a number for a text", Stacks::encoder,
-      error_metrics, rate_settings, names_labelled_data,
-      {{"",
-        {{"text", "A text"}, {.name = "label", .help = "Its number", .is_number = true}, weight_of_example}}},
-      for_fine_tuning);
+  static const TaskKind kind =
+      make_task_kind<RateLearner>({"rate",
+                                   "Trains, evaluates and uses a model that predicts a number for a text",
+                                   Stacks::encoder,
+                                   error_metrics,
+                                   rate_settings,
+                                   names_labelled_data,
+                                   {{"",
+                                     {{"text", "A text"},
+                                      {.name = "label", .help = "Its number", .is_number = true},
+                                      weight_of_example}}},
+                                   for_fine_tuning});
   return kind;
 }
 

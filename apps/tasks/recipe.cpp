@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "heed/apps/tasks/data.h"
 #include "heed/base/error.h"
 #include "heed/base/plain_numbers.h"
 #include "heed/core/device.h"
@@ -63,17 +64,18 @@ Device device_of(const std::string& name, const Ranks* ranks) {
 }
 
 Device device_of(const Settings& settings, const Ranks* ranks) {
-  const Device device = device_of(settings.get<std::string>("device"), ranks);
-  for (const char* const name : {"int8_weights", "bf16_weights"})
-    if (settings.get<bool>(name) && device.type != DeviceType::cpu)
-      throw SettingsError(concat_text(name, " is for the CPU, but the device is ", device));
-  if (settings.get<bool>("int8_weights") && settings.get<bool>("bf16_weights"))
+  const auto runtime = settings.read<RuntimeSettings>("");
+  const Device device = device_of(runtime.device, ranks);
+  if ((runtime.int8_weights || runtime.bf16_weights) && device.type != DeviceType::cpu)
+    throw SettingsError(concat_text(runtime.int8_weights ? "int8_weights" : "bf16_weights",
+                                    " is for the CPU, but the device is ", device));
+  if (runtime.int8_weights && runtime.bf16_weights)
     throw SettingsError("int8_weights and bf16_weights are both true: set only one of them");
   return device;
 }
 
 void apply_threads(const Settings& settings, const Ranks* ranks) {
-  if (const auto threads = settings.get<std::int64_t>("threads"); threads > 0)
+  if (const std::int64_t threads = settings.read<RuntimeSettings>("").threads; threads > 0)
     set_cpu_threads(static_cast<int>(threads));
   else if (ranks)
     set_cpu_threads(ranks->thread_share());
@@ -91,10 +93,11 @@ std::string choose_token_kind(Settings& settings, const TextSource& texts) {
       settings.json("tokenizer.vocabulary") != settings.setting("tokenizer.vocabulary").initial;
   if (chosen.vocabulary > 0 && !is_given)
     settings.set("tokenizer.vocabulary", std::to_string(chosen.vocabulary), "the training texts");
-  const std::string name = chosen.name == "bpe"
-                               ? concat_text("parts of words (bpe, ",
-                                             settings.get<std::int64_t>("tokenizer.vocabulary"), " of them)")
-                               : chosen.name;
+  const std::string name =
+      chosen.name == "bpe"
+          ? concat_text("parts of words (bpe, ", settings.read<VocabularySettings>("tokenizer").vocabulary,
+                        " of them)")
+          : chosen.name;
   return concat_text("tokens are ", name, ", since ", chosen.why, " (tokenizer.kind=auto)");
 }
 
@@ -104,7 +107,7 @@ namespace {
 /// nothing if neither is set.
 std::optional<Tokenizer> given_tokenizer(const Settings& settings, const std::string& name) {
   if (const auto from = settings.read<TrainingSettings>("training").from; !from.empty())
-    return Tokenizer::from_json(RunFiles::open(from).text(name), concat_text(from, '/', name));
+    return Tokenizer::from_json(open_run(from)->text(name), concat_text(from, '/', name));
   if (const auto file = settings.read<VocabularySettings>("tokenizer").file; !file.empty())
     return Tokenizer::load(file);
   return std::nullopt;
@@ -181,8 +184,8 @@ TransformerConfig model_config(const Settings& settings) {
       if (const std::string name = "model." + setting.name; settings.has(name))
         model[setting.name] = Json::parse(settings.json(name));
     TransformerConfig config = transformer_config_from_json(model.dump());
-    if (!model.contains("max_length")) config.max_length = settings.get<std::int64_t>("data.max_tokens");
-    config.seed = settings.get<std::int64_t>("seed");
+    if (!model.contains("max_length")) config.max_length = settings.read<TextLimits>("data").max_tokens;
+    config.seed = settings.read<RuntimeSettings>("").seed;
     return config;
   });
 }

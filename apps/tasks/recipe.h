@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -21,6 +22,8 @@
 // Settings shared by tasks. A task declares them in the order in which they appear in config.json.
 
 namespace heed {
+
+class RunFiles;
 
 /// The stacks of a model, which determine the attentions that can be chosen.
 enum class Stacks { encoder, decoder, encoder_decoder };
@@ -68,6 +71,10 @@ Device device_of(const Settings& settings, const Ranks* ranks = nullptr);
 /// Sets the number of threads of the whole process from the settings. Only programs call this; the
 /// library never does. If the settings name no number, ranks share the processors of their machine.
 void apply_threads(const Settings& settings, const Ranks* ranks = nullptr);
+
+/// Opens a run, or a published model as one (apps/hub/import.cpp defines it). Throws an Error if
+/// there is neither, or if files were changed and `verify` is set.
+std::shared_ptr<const RunFiles> open_run(const std::filesystem::path& folder, bool verify = true);
 
 /// Settings of the tokenizer: the kind of token, and how its vocabulary is learned.
 struct VocabularySettings {
@@ -136,6 +143,17 @@ Tokenizer learn_tokenizer(const Settings& settings, const TextSource& texts,
 /// data.max_tokens limits its input. Sparse features are for tasks that compute them.
 void declare_model(Settings& settings, const TransformerConfig& defaults, Stacks stacks,
                    bool has_sparse_features = false);
+/// The settings of "model" that other settings follow from.
+struct ModelSizes {
+  std::int64_t width = 0, max_length = 0, lora_rank = 0, sparse_features = 0;
+};
+void for_each_setting(auto&& visit, ModelSizes& sizes) {
+  visit(sizes.width, "width", 1, most_steps, "");
+  visit(sizes.max_length, "max_length", 1, most_steps, "");
+  visit(sizes.lora_rank, "lora_rank", 0, most_steps, "");
+  visit(sizes.sparse_features, "sparse_features", 0, most_steps, "");
+}
+
 /// Returns the model configuration in the settings. The caller fills in vocabulary sizes, the
 /// number of classes, and settings that a task added to "model". Without "model.max_length", it is
 /// data.max_tokens.

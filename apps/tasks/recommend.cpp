@@ -142,14 +142,14 @@ std::string news_line(std::span<const std::string> row, std::size_t /*number*/) 
 
 /// The input is an impression, which contains the right answer. A training example is one click of
 /// an impression.
-class RecommendLearner : public Learner {
+class RecommendLearner : public Learner, public HasOutputs {
  public:
   RecommendLearner(const TaskKind& kind, Settings given)
       : Learner(kind, std::move(given)),
         data_(settings_.read<RecommendData>("data")),
         prediction_(settings_.read<RecommendPrediction>("prediction")),
         negatives_(settings_.read<RecommendTraining>("training").negatives),
-        seed_(settings_.get<std::int64_t>("seed")),
+        seed_(static_cast<std::uint64_t>(settings_.read<RuntimeSettings>("").seed)),
         catalogue_(settings_) {
     unit_ = "clicks";
   }
@@ -181,8 +181,7 @@ class RecommendLearner : public Learner {
   /// Returns the loss of clicks, each as the first of its candidates, next to passed news items of
   /// the same list.
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
-    const RandomKey key{static_cast<std::uint64_t>(seed_), static_cast<std::uint32_t>(epoch),
-                        negatives_stream};
+    const RandomKey key{seed_, static_cast<std::uint32_t>(epoch), negatives_stream};
     BatchNews news;
     std::vector<Tokens> histories;
     std::vector<Tokens> candidates;
@@ -260,6 +259,7 @@ class RecommendLearner : public Learner {
   void open(const ReadFile& read) override {
     catalogue_.add_json(read("news.json"));
     tokenizer_.emplace(Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json"), settings_);
+    truncation_message_ = [this] { return tokenizer_->take_truncation_message(); };
     tokenize();
   }
 
@@ -281,19 +281,13 @@ class RecommendLearner : public Learner {
     });
   }
 
-  std::string take_truncation_message() override {
-    return tokenizer_ ? tokenizer_->take_truncation_message() : "";
-  }
-
   /// Returns example lines of users with some clicks: their last clicks, and some of the candidates
   /// shown.
-  std::vector<ExampleLine> examples(std::size_t count, bool answered) const override {
-    std::vector<ExampleLine> lines;
-    for (const Impression& one : shown_part(parts_)) {
-      if (answered || lines.size() == count) break;
-      if (one.history.size() >= 2 && one.clicked.size() + one.passed.size() > 0)
-        lines.push_back({catalogue_.line_of(one)});
-    }
+  std::vector<std::string> example_lines(std::size_t count) const override {
+    std::vector<std::string> lines;
+    for (const Impression& one : shown_part(parts_))
+      if (lines.size() < count && one.history.size() >= 2 && one.clicked.size() + one.passed.size() > 0)
+        lines.push_back(catalogue_.line_of(one));
     return lines;
   }
 
@@ -393,7 +387,7 @@ class RecommendLearner : public Learner {
     for (const Impression& one : impressions)
       lengths[0].push_back(static_cast<std::int32_t>(catalogue_.newest(one.history).size()) + 1);
     return outputs_of(
-        impressions, lengths, prediction_.batches.batch_size, ranks(),
+        *this, impressions, lengths, prediction_.batches.batch_size,
         [&](const std::vector<Impression>& batch, Context& context) { return scores(batch, context); });
   }
 
@@ -474,7 +468,8 @@ class RecommendLearner : public Learner {
 
   const RecommendData data_;
   const RecommendPrediction prediction_;
-  const std::int64_t negatives_, seed_;
+  const std::int64_t negatives_;
+  const std::uint64_t seed_;
   ImpressionParts parts_;
   NewsCatalogue catalogue_;
   std::vector<News> news_;  // of the data made by rule
@@ -491,24 +486,28 @@ class RecommendLearner : public Learner {
 
 const TaskKind& recommend_task() {
   static const TaskKind kind = make_task_kind<RecommendLearner>(
-      "recommend", "Trains, evaluates and uses a model that ranks news by what a user will click",
-      Stacks::encoder, click_metrics, recommend_settings, names_data,
-      {{"",
-        {{"history", "Ids of the news items that the user had clicked before, oldest first", true, " "},
-         {"clicked", "Ids of the shown news items that were clicked", true, " "},
-         {"passed", "Ids of the shown news items that were not clicked", true, " "},
-         {"time",
-          "Time when they were shown, such as 11/13/2019 5:53:12 AM; default: in the order of the rows",
-          false, "", true}},
-        "tsv",
-        impression_line},
-       {"news",
-        {{"id", "The id of a news item", true},
-         {"title", "Its title"},
-         {"category", "Its category", false, "", true},
-         {"abstract", "Its abstract", false, "", true}},
-        "tsv",
-        news_line}});
+      {"recommend",
+       "Trains, evaluates and uses a model that ranks news by what a user will click",
+       Stacks::encoder,
+       click_metrics,
+       recommend_settings,
+       names_data,
+       {{"",
+         {{"history", "Ids of the news items that the user had clicked before, oldest first", true, " "},
+          {"clicked", "Ids of the shown news items that were clicked", true, " "},
+          {"passed", "Ids of the shown news items that were not clicked", true, " "},
+          {"time",
+           "Time when they were shown, such as 11/13/2019 5:53:12 AM; default: in the order of the rows",
+           false, "", true}},
+         "tsv",
+         impression_line},
+        {"news",
+         {{"id", "The id of a news item", true},
+          {"title", "Its title"},
+          {"category", "Its category", false, "", true},
+          {"abstract", "Its abstract", false, "", true}},
+         "tsv",
+         news_line}}});
   return kind;
 }
 

@@ -10,6 +10,7 @@
 #include "heed/apps/report/report.h"
 #include "heed/apps/tasks/labelled.h"
 #include "heed/apps/tasks/run.h"
+#include "heed/apps/tasks/text_to_text.h"
 #include "heed/base/json.h"
 #include "heed/base/open_folder.h"
 #include "heed/base/plain_numbers.h"
@@ -34,15 +35,15 @@ std::string short_number(double value) {
 struct RecordedRun {
   std::string name;
   const TaskKind& kind;
-  RunFiles files;
+  std::shared_ptr<const RunFiles> files;
   Settings settings;
   std::vector<Progress> records;
 };
 
 RecordedRun recorded_run(const fs::path& folder, const ReportOptions& options) {
-  RunFiles files = RunFiles::open(folder, options.verify);
-  const TaskKind& kind = options.kind ? *options.kind : task_kind(files.task());
-  Settings settings = run_settings(kind, files);
+  std::shared_ptr<const RunFiles> files = open_run(folder, options.verify);
+  const TaskKind& kind = options.kind ? *options.kind : task_kind(files->task());
+  Settings settings = run_settings(kind, *files);
   fs::path name = fs::absolute(folder).lexically_normal();
   if (!name.has_filename()) name = name.parent_path();
   return {name.filename().string(), kind, std::move(files), std::move(settings),
@@ -67,7 +68,7 @@ Json settings_of(const RecordedRun& run) {
     section["words"] = std::move(rows);
   else
     section["text"] = "All settings have their defaults.";
-  section["configuration"] = run.files.config();
+  section["configuration"] = run.files->config();
   return section;
 }
 
@@ -166,10 +167,15 @@ class ModelSections {
 
   Json written() {
     Json list = Json::array();
-    for (const GeneratedExample& example : with_data().learner().generated_examples(answers_shown))
-      list.push_back({{"source", page::line(example.source)},
-                      {"expected", page::line(example.expected)},
-                      {"answer", page::line(example.answer)}});
+    Run& run = with_data();
+    const auto* const learner = dynamic_cast<TextToTextLearner*>(&run.learner());
+    if (!learner) return {};
+    const ParallelText pairs = learner->example_pairs(answers_shown);
+    const std::vector<Prediction> answers = run.learner().predict(pairs.source.strings(), {});
+    for (std::size_t i = 0; i < answers.size(); ++i)
+      list.push_back({{"source", page::line(pairs.source[i])},
+                      {"expected", page::line(pairs.target[i])},
+                      {"answer", page::line(answers[i].text)}});
     return member("written", std::move(list));
   }
 

@@ -12,8 +12,10 @@
 #include <thread>
 #include <utility>
 
+#include "heed/apps/tasks/example_files.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/start.h"
+#include "heed/apps/tasks/text_to_text.h"
 #include "heed/base/file.h"
 #include "heed/base/unicode.h"
 #include "heed/models/attention/attention.h"
@@ -102,33 +104,34 @@ Settings run_settings(const TaskKind& kind, const RunFiles& files) {
 }
 
 Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
-  RunFiles files = RunFiles::open(folder, options.verify);
-  const TaskKind& kind = options.kind ? *options.kind : task_kind(files.task());
-  const Settings trained = run_settings(kind, files);
+  std::shared_ptr<const RunFiles> files = open_run(folder, options.verify);
+  const TaskKind& kind = options.kind ? *options.kind : task_kind(files->task());
+  const Settings trained = run_settings(kind, *files);
   check_registered(trained);
   Settings settings = trained;
-  const bool is_published = !path_exists(files.path() / "run.json");
+  const bool is_published = !path_exists(files->path() / "run.json");
   std::vector<std::string> remarks = set_for_use(settings, kind, options, is_published);
   if (!options.device.empty()) settings.set("device", options.device, "device");
   const Device device = device_of(settings);
   std::unique_ptr<Learner> learner = kind.make(std::move(settings));
-  learner->remark_all(files.remarks());
+  learner->remark_all(files->remarks());
   learner->remark_all(std::move(remarks));
   learner->set_training_settings(trained);
-  learner->open_files([&](std::string_view name) { return files.text(name); });
+  learner->open_files([&](std::string_view name) { return files->text(name); });
   try {
     learner->build(device);
   } catch (const SettingsError& error) {  // the caller may not override model settings
     fail("the configuration of the run is damaged, or of another version: ", error.what());
   }
   if (options.weights == "initial")
-    restore_start(*learner, files);
+    restore_start(*learner, *files);
   else
-    files.load_weights(learner->model(), !options.weights.empty() ? options.weights
-                                         : files.has_best()       ? "best"
-                                                                  : "last");
-  if (learner->settings().get<bool>("int8_weights")) learner->model().round_to_int8();
-  if (learner->settings().get<bool>("bf16_weights")) learner->model().round_to_bf16();
+    files->load_weights(learner->model(), !options.weights.empty() ? options.weights
+                                          : files->has_best()      ? "best"
+                                                                   : "last");
+  const auto runtime = learner->settings().read<RuntimeSettings>("");
+  if (runtime.int8_weights) learner->model().round_to_int8();
+  if (runtime.bf16_weights) learner->model().round_to_bf16();
   return Run(std::move(learner), std::move(files));
 }
 
@@ -187,13 +190,15 @@ Prediction checked_answer(Prediction answer, std::string_view what) {
 
 Measurement Run::measure_files(std::span<const std::string> files) {
   const UseLock::Alone alone(*use_);
-  return finite(learner_->measure_files(files));
+  return finite(learner_->measured({"", files, settings()}));
 }
 
 Measurement Run::measure_examples(const Examples& examples) {
   const UseLock::Alone alone(*use_);
   const ExampleFiles files(learner_->kind(), {&examples, 1});
-  return finite(learner_->measure_examples(files.path_of(examples)));
+  const std::string path = files.path_of(examples);
+  const Settings layout = example_layout(learner_->kind(), settings());
+  return finite(learner_->measured({"", {&path, 1}, layout}));
 }
 
 std::vector<Prediction> Run::predict(std::span<const std::string> lines,
@@ -219,7 +224,10 @@ std::vector<Prediction> Run::predict(std::span<const std::string> lines,
 Tensor Run::outputs(std::span<const std::string> lines, Context& context) const {
   check_utf8(lines, "outputs");
   const auto use = use_->shared();
-  return learner_->line_outputs(lines, context);
+  return as_interface<HasOutputs>(*learner_, "the model of a ", task(),
+                                  " run has no outputs for lines alone: use predict(), or "
+                                  "log_probabilities() with targets")
+      .line_outputs(lines, context);
 }
 
 Tensor Run::log_probabilities(std::span<const std::string> lines, std::span<const std::string> targets,
@@ -227,12 +235,14 @@ Tensor Run::log_probabilities(std::span<const std::string> lines, std::span<cons
   check_utf8(lines, "log probabilities");
   check_utf8(targets, "log probabilities of targets");
   const auto use = use_->shared();
-  return learner_->target_log_probabilities(lines, targets, context);
+  return as_interface<TextToTextLearner>(*learner_, "a ", task(),
+                                         " run has no targets whose probability could be computed")
+      .target_log_probabilities(lines, targets, context);
 }
 
 Prediction Run::stream(const std::string& line, const OnText& on_text) const {
-  check(learner_->writes_text(), "a ", task(),
-        " run generates no text that could be streamed; use predict()");
+  as_interface<GeneratesText>(*learner_, "a ", task(),
+                              " run generates no text that could be streamed; use predict()");
   TextPieces pieces(on_text);
   PredictOptions options;
   options.pieces = &pieces;
@@ -253,7 +263,9 @@ std::vector<Prediction> Run::generate(const std::string& prompt, const TextGener
   checked_range("generate: samples", options.samples, 1, 1024);
   if (options.max_tokens) checked_range("generate: max_tokens", *options.max_tokens, 1, 1'000'000);
   const auto use = use_->shared();
-  std::vector<Prediction> texts = learner_->generate(prompt, options);
+  auto& learner =
+      as_interface<GeneratesText>(*learner_, "a ", task(), " run generates no text; use predict()");
+  std::vector<Prediction> texts = learner.generate(prompt, options);
   for (const Prediction& text : texts)
     if (const std::string fault = describe_fault(text); !fault.empty()) fail("generate: ", fault);
   return texts;
@@ -268,13 +280,13 @@ Measurement Run::measure(std::string_view part) {
   const auto found = now.find(std::string(part));
   if (found == now.end())
     throw SettingsError(concat_text("a ", task(), " run has no ", part, " part: name a file to evaluate on"));
-  if (files_.data_digest(part).empty())
+  if (files_->data_digest(part).empty())
     throw SettingsError(
         concat_text("the run is a published model without data of its own: name a file to evaluate on"));
-  check(found->second == files_.data_digest(part), "the ", part,
+  check(found->second == files_->data_digest(part), "the ", part,
         " part of the data has changed since training: the files or their order differ, so it may include "
         "training examples; name a file to evaluate on");
-  return finite(learner_->measure(part));
+  return finite(learner_->measured({part, {}, settings()}));
 }
 
 // --- using it from many threads

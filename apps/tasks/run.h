@@ -82,7 +82,7 @@ class Run {
                                    const TextGenerationOptions& options = {}) const;
   /// Returns the digest of a part of the run's own data, "valid", "test" or "train"; "" if there is
   /// none.
-  std::string data_digest(std::string_view part) const { return files_.data_digest(part); }
+  std::string data_digest(std::string_view part) const { return files_->data_digest(part); }
   bool has_part(std::string_view part) const { return !data_digest(part).empty(); }
   /// Evaluates on a part of the run's own data: "valid", "test" or "train". Throws an Error if the
   /// data changed since training.
@@ -93,11 +93,11 @@ class Run {
   Measurement measure_examples(const Examples& examples);
 
  private:
-  Run(std::unique_ptr<Learner> learner, RunFiles files)
+  Run(std::unique_ptr<Learner> learner, std::shared_ptr<const RunFiles> files)
       : learner_(std::move(learner)), files_(std::move(files)) {}
 
   std::unique_ptr<Learner> learner_;
-  RunFiles files_;
+  std::shared_ptr<const RunFiles> files_;
   std::unique_ptr<UseLock> use_ = std::make_unique<UseLock>();
 };
 

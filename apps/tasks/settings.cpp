@@ -217,17 +217,10 @@ void Settings::change_defaults(std::string_view json) {
   }
 }
 
-void Settings::inherit_defaults(const Settings& defaults) {
-  for (Declared& one : list_) {
-    const Declared& other = defaults.setting(one.name);
-    const bool has_options = !one.is_given && one.value != one.initial;  // of an attention that was not named
-    one.initial = other.initial;
-    if (one.is_given) continue;
-    const Json before = Json::parse(std::exchange(one.value, other.value));
-    if (!has_options) continue;
-    for (const auto& [option, value] : before.items())
-      if (option != "name") set_option(one, option, value, "defaults");
-  }
+void Settings::set_default(std::string_view name, std::string_view json) {
+  Declared* const one = setting_in(list_, name);
+  check(one, "there is no setting \"", name, '"');
+  if (!one->is_given) one->value = one->initial = checked_value(*one, parsed(json, "defaults"), "defaults");
 }
 
 const Settings::Declared& Settings::setting(std::string_view name) const {

@@ -67,9 +67,8 @@ class Settings {
   void declare_json(std::string_view below, Setting setting, std::string_view initial);
   /// Changes the defaults themselves, for data that needs others.
   void change_defaults(std::string_view json);
-  /// Takes the defaults of other settings, declared alike, and their values for all settings that
-  /// were not given.
-  void inherit_defaults(const Settings& defaults);
+  /// Changes the default of a setting, as JSON; nothing if the setting was given.
+  void set_default(std::string_view name, std::string_view json);
 
   /// All settings, in the order of declaration.
   std::span<const Declared> declared() const& { return list_; }

@@ -182,7 +182,8 @@ std::vector<std::string> parts_to_ignore(const Match& match) {
 
 void take_weights(Learner& learner, const TrainingSettings& training, Start& start) {
   const std::string from = "training.from " + training.from;
-  const RunFiles files = RunFiles::open(training.from);
+  const std::shared_ptr<const RunFiles> opened = open_run(training.from);
+  const RunFiles& files = *opened;
   const RunFiles::Weights saved = read_weights(files);
   const std::vector<std::string> ignored = reinitialized_parts(learner.settings());
   for (const std::string& part : ignored)
@@ -231,9 +232,8 @@ std::map<std::int32_t, std::vector<float>> vectors_by_id(const std::string& path
 
 void take_embeddings(Learner& learner, const std::string& path, Start& start) {
   const std::map<std::string, std::string> files = learner.files();
-  const auto width = learner.settings().get<std::int64_t>("model.width");
-  const double scale =
-      learner.settings().get<bool>("model.scale_embeddings") ? std::sqrt(static_cast<double>(width)) : 1;
+  const TransformerConfig model = model_config(learner.settings());
+  const double scale = model.scale_embeddings ? std::sqrt(static_cast<double>(model.width)) : 1;
   bool any = false;
   check(files.contains("tokenizer.json"), "training.embeddings ", path,
         ": vectors of words, but the data are images");
@@ -242,7 +242,7 @@ void take_embeddings(Learner& learner, const std::string& path, Start& start) {
     const bool own = named.name.starts_with("target_") && files.contains("target_tokenizer.json");
     const std::string file = own ? "target_tokenizer.json" : "tokenizer.json";
     const Tokenizer tokenizer = Tokenizer::from_json(files.at(file), file);
-    const auto found = vectors_by_id(path, width, tokenizer);
+    const auto found = vectors_by_id(path, model.width, tokenizer);
     any = any || !found.empty();
     std::vector<float> rows = named.tensor->detach().to_vector<float>();
     for (const auto& [id, values] : found)
@@ -271,16 +271,16 @@ void check_start(const Settings& settings) {
 }
 
 std::vector<std::string> reinitialized_parts(const Settings& settings) {
-  std::vector<std::string> parts = split_at_commas(settings.get<std::string>("training.ignore"));
-  const bool has_features =
-      settings.has("model.sparse_features") && settings.get<std::int64_t>("model.sparse_features") > 0;
-  if (has_features && std::ranges::count(parts, "output") > 0 && std::ranges::count(parts, "sparse") == 0)
+  std::vector<std::string> parts = split_at_commas(settings.read<TrainingSettings>("training").ignore);
+  if (settings.read<ModelSizes>("model").sparse_features > 0 && std::ranges::count(parts, "output") > 0 &&
+      std::ranges::count(parts, "sparse") == 0)
     parts.emplace_back("sparse");
   return parts;
 }
 
 void apply_model_settings(Settings& settings, const std::string& run) {
-  take_model(settings, RunFiles::open(run));
+  take_model(settings, *open_run(run));
+  settings.change_defaults("{}");
 }
 
 namespace {

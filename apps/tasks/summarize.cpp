@@ -62,10 +62,7 @@ Settings summarize_settings(bool own_data) {
   settings.declare("", RuntimeSettings());
   settings.declare("data", PairFiles{.valid_fraction = 0.1});
   settings.declare("data", ReportSettings());
-  settings.declare("tokenizer", VocabularySettings());
-  declare_model(settings, {.tie_embeddings = "all"}, Stacks::encoder_decoder);
-  declare_training(settings, summary_metrics);
-  declare_text_to_text(settings);
+  declare_text_to_text(settings, summary_metrics);
   settings.declare("evaluation", SummaryEvaluation());
   settings.change_defaults(own_data ? for_documents : for_reports);
   return settings;
@@ -81,71 +78,69 @@ std::string first_words(std::string_view text, std::int64_t count, RougeWords ki
   return first;
 }
 
-void learn_first_words(Settings& settings, const ParallelText& train) {
-  if (settings.read<SummaryEvaluation>("evaluation").first_words > 0) return;
-  RougeWords kind = RougeWords::ascii;
-  for (const std::string_view target : train.target)
-    if (kind == RougeWords::ascii) kind = rouge_words_for(std::vector{std::string(target)});
-  double words = 0;
-  for (const std::string_view target : train.target)
-    words += static_cast<double>(rouge_words(target, /*stemming=*/false, kind).size());
-  const auto mean = std::llround(words / static_cast<double>(train.size()));
-  settings.set("evaluation.first_words", std::to_string(std::max(mean, 1LL)), "the mean summary");
-}
+class SummarizeLearner : public TextToTextLearner {
+ public:
+  SummarizeLearner(const TaskKind& kind, Settings settings)
+      : TextToTextLearner(kind, std::move(settings), {}) {}
+  static constexpr auto read_rows = read_sources;
 
-/// Generates reports. They do not depend on the seed, so that runs with different seeds are
-/// compared on the same reports.
-PairParts report_parts(const Settings& settings) {
-  const auto wanted = settings.read<ReportSettings>("data");
-  Reports reports = headline_reports(1, wanted.count, wanted.held_out);
-  return {std::move(reports.train), std::move(reports.held_out), {}};
-}
+ protected:
+  /// Generates reports. They do not depend on the seed, so that runs with different seeds are
+  /// compared on the same reports.
+  PairParts parts_made_by_rule() const override {
+    const auto wanted = settings_.read<ReportSettings>("data");
+    Reports reports = headline_reports(1, wanted.count, wanted.held_out);
+    return {std::move(reports.train), std::move(reports.held_out), {}};
+  }
 
-Measurement summary_quality(const Settings& settings, std::span<const std::string> answers,
-                            const ParallelText& pairs, double loss) {
-  const auto [stemming, first_words_wanted] = settings.read<SummaryEvaluation>("evaluation");
-  const std::int64_t words = std::max<std::int64_t>(first_words_wanted, 1);
-  const std::vector<std::string> expected = pairs.target.strings();
-  const RougeWords kind = rouge_words_for(expected);
-  std::vector<std::string> beginnings;
-  for (const std::string_view text : pairs.source) beginnings.push_back(first_words(text, words, kind));
-  const std::vector<RougeScore> scores = rouge_scores(answers, expected, stemming);
-  const RougeScore found = mean_of(scores), simple = mean_rouge(beginnings, expected, stemming);
-  const auto json_of = [](const RougeScore& score) {
-    return Json{{"rouge1", rounded(score.rouge1)},
-                {"rouge2", rounded(score.rouge2)},
-                {"rougeL", rounded(score.rougeL)}};
-  };
-  Json json = json_of(found);
-  json["loss"] = loss;
-  json["texts"] = pairs.size();
-  json["stemming"] = stemming;
-  json["signature"] = rouge_signature(kind, stemming);
-  json["first_words"] = json_of(simple);
-  json["first_words"]["words"] = words;
-  ExampleStatistics examples{"rouge1", "mean", {}};
-  for (const RougeScore& one : scores) examples.rows.push_back({one.rouge1, 1});
-  const std::vector<double> values = {found.rouge1, found.rouge2, found.rougeL, loss};
-  return {
-      .metrics = metrics_of(summary_metrics, values), .json = json.dump(), .examples = std::move(examples)};
-}
+  /// Sets the mean length of the training summaries, unless evaluation.first_words is given.
+  void choose_measures(const ParallelText& train, const ParallelText& /*evaluated*/) override {
+    if (settings_.read<SummaryEvaluation>("evaluation").first_words > 0) return;
+    RougeWords kind = RougeWords::ascii;
+    for (const std::string_view target : train.target)
+      if (kind == RougeWords::ascii) kind = rouge_words_for(std::vector{std::string(target)});
+    double words = 0;
+    for (const std::string_view target : train.target)
+      words += static_cast<double>(rouge_words(target, /*stemming=*/false, kind).size());
+    const auto mean = std::llround(words / static_cast<double>(train.size()));
+    settings_.set("evaluation.first_words", std::to_string(std::max(mean, 1LL)), "the mean summary");
+  }
+
+  Measurement quality(std::span<const std::string> answers, const ParallelText& pairs,
+                      double loss) const override {
+    const auto [stemming, first_words_wanted] = settings_.read<SummaryEvaluation>("evaluation");
+    const std::int64_t words = std::max<std::int64_t>(first_words_wanted, 1);
+    const std::vector<std::string> expected = pairs.target.strings();
+    const RougeWords kind = rouge_words_for(expected);
+    std::vector<std::string> beginnings;
+    for (const std::string_view text : pairs.source) beginnings.push_back(first_words(text, words, kind));
+    const std::vector<RougeScore> scores = rouge_scores(answers, expected, stemming);
+    const RougeScore found = mean_of(scores), simple = mean_rouge(beginnings, expected, stemming);
+    const auto json_of = [](const RougeScore& score) {
+      return Json{{"rouge1", rounded(score.rouge1)},
+                  {"rouge2", rounded(score.rouge2)},
+                  {"rougeL", rounded(score.rougeL)}};
+    };
+    Json json = json_of(found);
+    json["loss"] = loss;
+    json["texts"] = pairs.size();
+    json["stemming"] = stemming;
+    json["signature"] = rouge_signature(kind, stemming);
+    json["first_words"] = json_of(simple);
+    json["first_words"]["words"] = words;
+    ExampleStatistics examples{"rouge1", "mean", {}};
+    for (const RougeScore& one : scores) examples.rows.push_back({one.rouge1, 1});
+    const std::vector<double> values = {found.rouge1, found.rouge2, found.rougeL, loss};
+    return {.metrics = metrics(values), .json = json.dump(), .examples = std::move(examples)};
+  }
+};
 
 }  // namespace
 
 const TaskKind& summarize_task() {
-  static const TaskKind kind{
-      "summarize",
-      "Trains, evaluates and uses a model that writes summaries and headlines",
-      Stacks::encoder_decoder,
-      summary_metrics,
-      summarize_settings,
-      names_pairs,
-      [](const TaskKind& its_kind, Settings settings) {
-        return text_to_text_learner(
-            its_kind, std::move(settings),
-            {.made_by_rule = report_parts, .quality = summary_quality, .learn = learn_first_words});
-      },
-      pair_examples()};
+  static const TaskKind kind = make_task_kind<SummarizeLearner>(
+      {"summarize", "Trains, evaluates and uses a model that writes summaries and headlines",
+       Stacks::encoder_decoder, summary_metrics, summarize_settings, names_pairs, pair_examples()});
   return kind;
 }
 

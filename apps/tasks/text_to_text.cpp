@@ -161,7 +161,11 @@ Decoding read_decoding(const Settings& settings) {
 
 }  // namespace
 
-void declare_text_to_text(Settings& settings, const SearchOptions& search) {
+void declare_text_to_text(Settings& settings, std::span<const MetricKind> metrics,
+                          const SearchOptions& search) {
+  settings.declare("tokenizer", VocabularySettings());
+  declare_model(settings, {.tie_embeddings = "all"}, Stacks::encoder_decoder);
+  declare_training(settings, metrics);
   settings.declare("data", TextToTextData());
   settings.declare("evaluation", TextToTextEvaluation());
   settings.declare("tokenizer", TextToTextTokenizer());
@@ -183,26 +187,24 @@ std::string search_name(const Decoding& decoding) {
 
 // --- data and model
 
-TextToTextLearner::TextToTextLearner(const TaskKind& kind, Settings settings, TextToTextTask task)
+TextToTextLearner::TextToTextLearner(const TaskKind& kind, Settings settings, Traits traits)
     : Learner(kind, std::move(settings)),
-      task_(std::move(task)),
+      traits_(std::move(traits)),
       data_(settings_.read<TextToTextData>("data")),
       marks_(settings_.read<TextToTextTokenizer>("tokenizer")),
       evaluated_pairs_(settings_.read<TextToTextEvaluation>("evaluation").pairs),
       decoding_(read_decoding(settings_)) {
-  writes_text_ = true;
   if (marks_.begin.empty()) throw SettingsError(no_begin);
   if (!marks_.separate) return;
-  check(settings_.get<std::string>("tokenizer.file").empty(),
+  check(settings_.read<VocabularySettings>("tokenizer").file.empty(),
         "tokenizer.file is one vocabulary, but tokenizer.separate asks for two");
-  check(!settings_.get<bool>("model.pointer"),
+  check(!model_config(settings_).pointer,
         "tokenizer.separate: model.pointer copies tokens of the source, which needs one vocabulary");
 }
 
 std::map<std::string, std::string> TextToTextLearner::read_parts() {
   parts_ = reported([&](ReadReport& report) {
-    return kind().names_data(settings_) ? task_.named_parts(settings_, report)
-                                        : task_.made_by_rule(settings_);
+    return kind().names_data(settings_) ? named_parts(report) : parts_made_by_rule();
   });
   return digests_of(parts_, [](const ParallelText& pairs) { return compute_digest(pairs); });
 }
@@ -211,11 +213,10 @@ NamedFiles TextToTextLearner::learned_files() {
   remark(choose_token_kind(settings_, all_texts(parts_.train)));
   std::vector<const TextList*> texts = {&parts_.train.source};
   std::vector<std::string> all_marks = TokenizerTraining().special_tokens;
-  all_marks.insert(all_marks.end(), task_.marks.begin(), task_.marks.end());
+  all_marks.insert(all_marks.end(), traits_.marks.begin(), traits_.marks.end());
   NamedFiles files;
   if (marks_.separate) {
-    check(settings_.get<std::string>("model.tie_embeddings") != "all" ||
-              !settings_.get<std::string>("training.from").empty(),
+    check(model_config(settings_).tie_embeddings != "all" || is_fine_tuned(),
           "tokenizer.separate with model.tie_embeddings=all would share vectors between words of different "
           "vocabularies with the same id: set model.tie_embeddings=decoder");
     files[target_file] =
@@ -225,7 +226,6 @@ NamedFiles TextToTextLearner::learned_files() {
     texts.push_back(&parts_.train.target);
   }
   files["tokenizer.json"] = learn_tokenizer(settings_, heed::source_of(texts), all_marks).to_json();
-  if (task_.learn) task_.learn(settings_, parts_.train);
   return files;
 }
 
@@ -282,10 +282,9 @@ void TextToTextLearner::prepare_training() {
                                        ? data_.max_tokens
                                        : std::numeric_limits<std::int64_t>::max());
   report_truncation("data.max_tokens");
-  if (parts_.valid.size() > 0 && task_.choose_metric)
-    remark_all(task_.choose_metric(settings_, take_first(parts_.valid, evaluated_pairs_)));
+  choose_measures(parts_.train, take_first(parts_.valid, evaluated_pairs_));
   plan_batches(pairs_.lengths(), training_batches(settings_));
-  if (task_.max_epochs > 0) limit_epochs({task_.max_epochs, 100});
+  if (traits_.max_epochs > 0) limit_epochs({traits_.max_epochs, 100});
 }
 
 Loss TextToTextLearner::loss(std::int64_t epoch, std::int64_t batch, Context& context) {
@@ -308,11 +307,6 @@ Evaluation TextToTextLearner::evaluate() {
 }
 
 // --- use
-
-std::string TextToTextLearner::source_of(const std::string& line) const {
-  if (task_.source_of) return task_.source_of(settings_, line);
-  return is_blank(line) ? std::string() : line;
-}
 
 std::vector<Prediction> TextToTextLearner::predict(std::span<const std::string> lines,
                                                    const PredictOptions& options) {
@@ -344,7 +338,7 @@ std::vector<Prediction> TextToTextLearner::generate(const std::string& prompt,
 
 ParallelText TextToTextLearner::read_files(std::span<const std::string> files) {
   ReadReport report;
-  ParallelText pairs = task_.read(settings_, files, report);
+  ParallelText pairs = read(settings_, files, report);
   check(report.blank == 0, files.front(), ": ", report.blank,
         " lines are blank and cannot be scored; leave them out");
   remark_on_reading(report);
@@ -391,7 +385,7 @@ Tokens TextToTextLearner::source_tokens(std::string_view source, std::int64_t li
   const auto extra = static_cast<std::int64_t>(tokens.size()) - limit;
   if (extra <= 0) return tokens;
   ++cut_lines_;
-  const auto first = task_.keeps_end ? tokens.begin() : tokens.end() - 1 - extra;
+  const auto first = traits_.keeps_end ? tokens.begin() : tokens.end() - 1 - extra;
   tokens.erase(first, first + extra);
   return tokens;
 }
@@ -455,7 +449,7 @@ std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::strin
   const auto batch_size = static_cast<std::size_t>(decoding.batch_size);
   const std::size_t batches = (order.size() + batch_size - 1) / batch_size;
   // Of each answer of a batch: how many tokens it has, and these.
-  const auto written = distribute_numbers<std::int32_t>(ranks(), batches, [&](std::size_t number) {
+  const auto written = share_work<std::int32_t>(batches, [&](std::size_t number) {
     const std::size_t begin = number * batch_size, end = std::min(order.size(), begin + batch_size);
     std::vector<Tokens> batch;
     std::vector<std::int64_t> numbers;
@@ -495,7 +489,7 @@ double TextToTextLearner::mean_loss(const ParallelText& pairs) {
   const NoGrad no_grad;
   const TokenizedPairs tokens = tokens_of(pairs, answered_limit());
   const std::vector<Batch> batches = evaluation_plan(tokens);
-  const auto losses = distribute_numbers<double>(ranks(), batches.size(), [&](std::size_t batch) {
+  const auto losses = share_work<double>(batches.size(), [&](std::size_t batch) {
     Context context = Context::inference();
     const Loss loss = network().loss(make_pair_batch(tokens, batches[batch]), 0, context);
     return std::vector<double>{loss.sum.item(), static_cast<double>(loss.count)};
@@ -513,38 +507,31 @@ Measurement TextToTextLearner::measure_quality(const ParallelText& pairs, const 
   std::vector<std::string> answers;
   for (Prediction& prediction : answers_to(asked.source.strings(), decoding, {}))
     answers.push_back(std::move(prediction.text));
-  Measurement quality = task_.quality(settings_, answers, asked, loss);
-  quality.count = static_cast<std::int64_t>(asked.size());
-  return quality;
+  Measurement measurement = quality(answers, asked, loss);
+  measurement.count = static_cast<std::int64_t>(asked.size());
+  return measurement;
 }
 
 Measurement TextToTextLearner::measured(const MeasureSource& source) {
-  const auto read = [&](std::span<const std::string> files, const Settings& layout, ReadReport& report) {
-    return task_.read(layout, files, report);
-  };
-  return measured_data(parts_, source, read, [&](const ParallelText& pairs) {
-    Measurement quality = measure_quality(pairs, decoding_, 0);
-    Json json = Json::parse(quality.json);
+  const auto read_files = [&](std::span<const std::string> files, const Settings& layout,
+                              ReadReport& report) { return read(layout, files, report); };
+  return measured_data(parts_, source, read_files, [&](const ParallelText& pairs) {
+    Measurement measurement = measure_quality(pairs, decoding_, 0);
+    Json json = Json::parse(measurement.json);
     json["how"] = search_name(decoding_);
-    quality.json = json.dump();
+    measurement.json = json.dump();
     report_truncation("decoding.max_source_tokens");
-    return quality;
+    return measurement;
   });
 }
 
-std::vector<ExampleLine> TextToTextLearner::examples(std::size_t count, bool answered) const {
-  const ParallelText& pairs = shown_part(parts_);
-  if (!answered) return as_example_lines(short_lines(pairs.source, count));
-  const ParallelText asked = take_first(pairs, static_cast<std::int64_t>(std::min(count, pairs.size())));
-  std::vector<ExampleLine> lines;
-  for (std::size_t i = 0; i < asked.size(); ++i)
-    lines.push_back({std::string(asked.source[i]), std::string(asked.target[i])});
-  return lines;
+std::vector<std::string> TextToTextLearner::example_lines(std::size_t count) const {
+  return short_lines(shown_part(parts_).source, count);
 }
 
-void TextToTextLearner::read_rows(const std::string& file, const TakeText& take, ReadReport& report) const {
-  if (!task_.read_rows) return Learner::read_rows(file, take, report);
-  task_.read_rows(settings_, file, take, report);
+ParallelText TextToTextLearner::example_pairs(std::size_t count) const {
+  const ParallelText& pairs = shown_part(parts_);
+  return count < pairs.size() ? take_first(pairs, static_cast<std::int64_t>(count)) : pairs;
 }
 
 /// Captures one pass over a source and its answer.
@@ -560,10 +547,6 @@ void TextToTextLearner::show_inside(const std::string& example, const Tokens& so
   file.add_tokens(example, "source", batch.source.ids, token_texts(*tokenizer_, source));
   file.add_tokens(example, "target", batch.target.ids, token_texts(target_tokenizer(), read));
   file.add(example, capture);
-}
-
-std::unique_ptr<Learner> text_to_text_learner(const TaskKind& kind, Settings settings, TextToTextTask task) {
-  return std::make_unique<TextToTextLearner>(kind, std::move(settings), std::move(task));
 }
 
 AnswersBleu bleu_of_answers(std::span<const std::string> answers, std::span<const std::string> expected) {
@@ -585,9 +568,8 @@ bool has_four_words(const TextList& texts) {
 }
 
 TextToTextLearner& text_to_text(Learner& learner) {
-  auto* found = dynamic_cast<TextToTextLearner*>(&learner);
-  check(found != nullptr, "a ", learner.kind().name, " run does not map a text to a text");
-  return *found;
+  return as_interface<TextToTextLearner>(learner, "a ", learner.kind().name,
+                                         " run does not map a text to a text");
 }
 
 }  // namespace heed

@@ -80,8 +80,10 @@ void for_each_setting(auto&& visit, TextToTextTokenizer& tokenizer) {
   visit(tokenizer.separate, "separate", "Use a separate vocabulary for targets, in target_tokenizer.json");
 }
 
-/// Declares all settings above.
-void declare_text_to_text(Settings& settings, const SearchOptions& search = {});
+/// Declares all settings above, and those of the tokenizer, the model and its training. `settings`
+/// has those of the data.
+void declare_text_to_text(Settings& settings, std::span<const MetricKind> metrics,
+                          const SearchOptions& search = {});
 
 /// Tokenized pairs; targets have no end mark.
 struct TokenizedPairs {
@@ -96,36 +98,8 @@ struct TargetScore {
   double perplexity() const;   ///< exp(-log_probability / tokens)
 };
 
-/// The parts that define one task. Functions receive its settings.
-struct TextToTextTask {
-  PairParts (*made_by_rule)(const Settings& settings);
-  /// Scores answers against references, with the task's metrics that apply to these pairs. `loss`:
-  /// the mean over all target tokens, without label smoothing.
-  Measurement (*quality)(const Settings& settings, std::span<const std::string> answers,
-                         const ParallelText& pairs, double loss);
-  std::int64_t max_epochs = 0;  ///< the most epochs if the user set no steps; 0: no limit
-  PairParts (*named_parts)(const Settings& settings, ReadReport& report) = read_pair_parts;
-  ParallelText (*read)(const Settings& layout, std::span<const std::string> files,
-                       ReadReport& report) = read_pairs;
-  /// Reads the sources of a table; null: the task reads no tables.
-  void (*read_rows)(const Settings& settings, const std::string& file, const TakeText& take,
-                    ReadReport& report) = read_sources;
-  /// Returns the model's source for a line of input; "" for an empty one. Null: the line itself.
-  std::string (*source_of)(const Settings& settings, const std::string& line) = nullptr;
-  /// Sets settings that were left open from the training part; null: nothing.
-  void (*learn)(Settings& settings, const ParallelText& train) = nullptr;
-  /// Replaces the metric that selects the best weights if it does not apply to such pairs. Returns
-  /// remarks; null: nothing.
-  std::vector<std::string> (*choose_metric)(Settings& settings, const ParallelText& valid) = nullptr;
-  /// Special tokens of sources, in addition to the usual ones.
-  std::vector<std::string> marks = {};
-  bool keeps_end = false;  ///< cut long sources at the beginning, not at the end
-};
-
-class TextToTextLearner : public Learner {
+class TextToTextLearner : public Learner, public GeneratesText {
  public:
-  TextToTextLearner(const TaskKind& kind, Settings settings, TextToTextTask task);
-
   void prepare_training() override;
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override;
   /// Answers at most evaluation.pairs pairs by greedy search: evaluations are frequent, and this
@@ -134,29 +108,56 @@ class TextToTextLearner : public Learner {
 
   std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
   std::vector<Prediction> generate(const std::string& prompt, const TextGenerationOptions& options) override;
+  /// Returns log p(target | line) for each pair, [B], natural logarithm, including the end of the
+  /// target. Tracked.
   Tensor target_log_probabilities(std::span<const std::string> lines, std::span<const std::string> targets,
-                                  Context& context) override;
+                                  Context& context);
 
-  /// Reads the pairs of files, named as for measure_files(). Throws an Error if blank lines were
+  /// Reads the pairs of files, a table, or sources and targets. Throws an Error if blank lines were
   /// left out.
   ParallelText read_files(std::span<const std::string> files);
   /// Returns the probability of each target. Records no gradient.
   std::vector<TargetScore> score(const ParallelText& pairs);
+  Measurement measured(const MeasureSource& source) override;
+  std::vector<std::string> example_lines(std::size_t count) const override;
+  /// Returns at most `count` pairs of the data, held out if possible.
+  ParallelText example_pairs(std::size_t count) const;
 
  protected:
+  struct Traits {
+    std::int64_t max_epochs = 0;          ///< the most if the user set no steps; 0: no limit
+    std::vector<std::string> marks = {};  ///< special tokens of sources, besides the usual ones
+    bool keeps_end = false;               ///< cuts long sources at the beginning, not at the end
+  };
+  TextToTextLearner(const TaskKind& kind, Settings settings, Traits traits);
+
+  // --- implemented by each task; by default, pairs are those of PairFiles
+
+  virtual PairParts parts_made_by_rule() const = 0;
+  virtual PairParts named_parts(ReadReport& report) const { return read_pair_parts(settings_, report); }
+  virtual ParallelText read(const Settings& layout, std::span<const std::string> files,
+                            ReadReport& report) const {
+    return read_pairs(layout, files, report);
+  }
+  /// Returns the model's source for a line of input; "" for a blank one.
+  virtual std::string source_of(const std::string& line) const { return is_blank(line) ? "" : line; }
+  /// Sets what the data decides about measuring, before training. `evaluated`: the validation pairs
+  /// that evaluations answer.
+  virtual void choose_measures(const ParallelText& /*train*/, const ParallelText& /*evaluated*/) {}
+  /// Scores answers against references, with the task's metrics that apply to these pairs. `loss`:
+  /// the mean over all target tokens, without label smoothing.
+  virtual Measurement quality(std::span<const std::string> answers, const ParallelText& pairs,
+                              double loss) const = 0;
+
   std::map<std::string, std::string> read_parts() override;
   NamedFiles learned_files() override;
   void open(const ReadFile& read) override;
   std::unique_ptr<Module> make_model() override;
-  Measurement measured(const MeasureSource& source) override;
-  std::vector<ExampleLine> examples(std::size_t count, bool answered) const override;
-  void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const override;
 
  private:
   EncoderDecoder& network() { return model_as<EncoderDecoder>(); }
   const Tokenizer& target_tokenizer() const { return target_tokenizer_ ? *target_tokenizer_ : *tokenizer_; }
   void set_gamma();
-  std::string source_of(const std::string& line) const;
   Tokens source_tokens(std::string_view source, std::int64_t limit);
   TokenizedPairs tokens_of(const ParallelText& pairs, std::int64_t source_limit);
   TranslationBatch make_pair_batch(const TokenizedPairs& pairs, const Batch& rows);
@@ -169,7 +170,7 @@ class TextToTextLearner : public Learner {
   Measurement measure_quality(const ParallelText& pairs, const Decoding& decoding, std::int64_t most);
   void show_inside(const std::string& example, const Tokens& source, const Tokens& target, CaptureFile& file);
 
-  const TextToTextTask task_;
+  const Traits traits_;
   const TextToTextData data_;
   const TextToTextTokenizer marks_;
   const std::int64_t evaluated_pairs_;
@@ -179,9 +180,6 @@ class TextToTextLearner : public Learner {
   TokenizedPairs pairs_;
   std::atomic<std::int64_t> cut_lines_ = 0;
 };
-
-/// Creates a learner, for the list of tasks.
-std::unique_ptr<Learner> text_to_text_learner(const TaskKind& kind, Settings settings, TextToTextTask task);
 
 /// BLEU of all answers, and the contribution of each.
 struct AnswersBleu {

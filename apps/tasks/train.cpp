@@ -8,6 +8,8 @@
 #include <optional>
 
 #include "heed/apps/report/report.h"
+#include "heed/apps/tasks/example_files.h"
+#include "heed/apps/tasks/labelled.h"
 #include "heed/apps/tasks/report.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/start.h"
@@ -40,60 +42,37 @@ void add_given(const Settings& settings, const Json& object, const std::string& 
   }
 }
 
-/// Sets twenty evaluations if patience is given without them, because patience only counts
-/// evaluations that select weights.
-void evaluate_for_patience(const Settings& settings, Settings& defaults) {
-  constexpr std::int64_t evaluations = 20;
-  const auto of_both = [&](const char* name) {
-    return (settings.setting(name).is_given ? settings : defaults).get<std::int64_t>(name);
-  };
-  const std::int64_t every = of_both("training.steps") / evaluations;
-  if (of_both("training.patience") > 0 && every > 0 &&
-      every < defaults.get<std::int64_t>("training.evaluate_every"))
-    defaults.change_defaults(concat_text(R"({"training": {"evaluate_every": )", every, "}}"));
-}
-
-/// Lets a batch hold a window of a language model, however long, unless batches are given.
-void fit_windows(const TaskKind& kind, const Settings& settings, Settings& defaults) {
-  if (kind.stacks != Stacks::decoder) return;
-  const char* const name = "model.max_length";
-  const auto window = (settings.setting(name).is_given ? settings : defaults).get<std::int64_t>(name);
-  if (window > defaults.get<std::int64_t>("training.batch_tokens"))
-    defaults.change_defaults(concat_text(R"({"training": {"batch_tokens": )", window, "}}"));
-}
-
 /// Sets a learning rate of 0.02 / width for pretrained weights: 2.6e-5 at 768, within BERT's range
 /// of 2e-5 to 5e-5 (Devlin et al. 2019, appendix A.3). Newly initialised parts keep the usual rate,
 /// and so do LoRA's matrices.
-void scale_fine_tuning_rate(const Settings& settings, Settings& defaults) {
-  const std::string name = "training.schedule.learning_rate";
-  if (settings.setting(name).is_given || settings.get<std::int64_t>("model.lora_rank") > 0) return;
-  const auto usual = defaults.get<double>(name);
-  const double small = std::min(usual, 0.02 / static_cast<double>(defaults.get<std::int64_t>("model.width")));
-  Settings with_defaults = settings;
-  with_defaults.inherit_defaults(defaults);
-  const std::vector<std::string> frozen = split_at_commas(settings.get<std::string>("training.freeze"));
+void scale_fine_tuning_rate(Settings& settings) {
+  const char* const name = "training.schedule.learning_rate";
+  const auto model = settings.read<ModelSizes>("model");
+  if (settings.setting(name).is_given || model.lora_rank > 0) return;
+  const double usual = settings.read<TrainerOptions>("training").schedule.learning_rate;
+  const double small = std::min(usual, 0.02 / static_cast<double>(model.width));
+  const std::vector<std::string> frozen = split_at_commas(settings.read<TrainingSettings>("training").freeze);
   std::string rates;
-  for (const std::string& part : reinitialized_parts(with_defaults))
+  for (const std::string& part : reinitialized_parts(settings))
     if (std::ranges::count(frozen, part) == 0)
       rates += concat_text(rates.empty() ? "" : ",", part, '=', usual / small);
-  defaults.change_defaults(
-      Json{{"training", {{"schedule", {{"learning_rate", small}}}, {"part_rates", rates}}}}.dump());
+  settings.set_default(name, Json(small).dump());
+  settings.set_default("training.part_rates", Json(rates).dump());
 }
 
-/// Returns the defaults that follow from the given settings: those for the user's data, and the
-/// model of training.from.
-Settings derived_defaults(const TaskKind& kind, const GivenSettings& given, const Settings& settings) {
-  Settings defaults = kind.settings(given.own_data || kind.names_data(settings));
-  if (const auto from = settings.get<std::string>("training.from"); !from.empty()) {
-    const bool is_known = !kind.fine_tuning.empty();
-    if (is_known) defaults.change_defaults(kind.fine_tuning);
-    apply_model_settings(defaults, from);
-    if (is_known) scale_fine_tuning_rate(settings, defaults);
-  }
-  fit_windows(kind, settings, defaults);
-  evaluate_for_patience(settings, defaults);
-  return defaults;
+/// Sets the defaults that follow from other settings.
+void derive_defaults(const TaskKind& kind, Settings& settings) {
+  const auto options = settings.read<TrainerOptions>("training");
+  const auto training = settings.read<TrainingSettings>("training");
+  if (!training.from.empty() && !kind.fine_tuning.empty()) scale_fine_tuning_rate(settings);
+  // A batch holds a window of a language model, however long.
+  if (const std::int64_t window = settings.read<ModelSizes>("model").max_length;
+      kind.stacks == Stacks::decoder && window > training.batch_tokens)
+    settings.set_default("training.batch_tokens", std::to_string(window));
+  // Patience only counts evaluations that select weights: there should be twenty of these.
+  if (const std::int64_t every = options.steps / 20;
+      options.patience > 0 && every > 0 && every < options.evaluate_every)
+    settings.set_default("training.evaluate_every", std::to_string(every));
 }
 
 /// Throws for a given setting that the data of new training does not use.
@@ -110,35 +89,51 @@ void check_all_used(const TaskKind& kind, const GivenSettings& given, const Sett
     if (settings.has(one.name)) check_used(settings.setting(one.name), reads);
 }
 
-/// Returns the given settings, except for attention, on top of the defaults or the settings of the
-/// resumed run.
-Settings resolve_base_settings(const TaskKind& kind, const GivenSettings& given) {
-  const bool is_new = given.resumed.empty();
-  const auto limit = [](const Settings& of, const char* name) { return of.get<std::int64_t>(name); };
-  const char *const steps = "training.steps", *const epochs = "training.epochs";
-  Settings settings = kind.settings(given.own_data);
-  if (!is_new) {
-    const fs::path folder = settings_folder(given.resumed);
-    const RunFiles before = RunFiles::open(folder, given.verify);
-    check(path_exists(folder / "run.json"), "cannot resume: ", folder,
-          " is a published model: it cannot be resumed, but training can start from it (training.from)");
-    settings = run_settings(kind, before);
-    if (folder != given.resumed) settings.assign("data.fold=0");
-  }
-  const Settings before = settings;
-  if (!given.config.empty()) settings.merge_file(given.config);
+/// Returns the given settings, except for attention, on top of others. `config`: the text of their
+/// file.
+Settings with_given(Settings settings, const TaskKind& kind, const GivenSettings& given,
+                    const std::string& config) {
+  if (!given.config.empty()) settings.merge(config, given.config);
   for (const GivenSetting& one : given.settings)
     if (!belongs_to_attention(kind.stacks, one.name)) settings.set(one.name, one.value, one.origin);
-  const auto is_given = [&](const char* name) {
-    return is_new ? settings.setting(name).is_given : limit(settings, name) != limit(before, name);
-  };
-  const bool by_epochs = limit(settings, epochs) > 0 && is_given(epochs) && !is_given(steps);
-  const bool by_steps = limit(settings, steps) > 0 && !is_new && is_given(steps) && !is_given(epochs);
-  if (is_new && !given.own_data) check_all_used(kind, given, settings);
-  if (is_new) settings.inherit_defaults(derived_defaults(kind, given, settings));
-  if (by_epochs) settings.set(steps, "0", epochs);  // one that is given alone replaces the other
-  if (by_steps) settings.set(epochs, "0", steps);
   return settings;
+}
+
+/// Returns the settings of new training, except for attention.
+Settings settings_of_new(const TaskKind& kind, const GivenSettings& given, const std::string& config) {
+  const Settings first = with_given(kind.settings(given.own_data), kind, given, config);
+  if (!given.own_data) check_all_used(kind, given, first);
+  Settings defaults = kind.settings(given.own_data || kind.names_data(first));
+  if (const std::string from = first.read<TrainingSettings>("training").from; !from.empty()) {
+    if (!kind.fine_tuning.empty()) defaults.change_defaults(kind.fine_tuning);
+    apply_model_settings(defaults, from);
+  }
+  Settings settings = with_given(std::move(defaults), kind, given, config);
+  derive_defaults(kind, settings);
+  return settings;
+}
+
+Settings settings_of_resumed(const TaskKind& kind, const GivenSettings& given) {
+  const fs::path folder = settings_folder(given.resumed);
+  const std::shared_ptr<const RunFiles> before = open_run(folder, given.verify);
+  check(path_exists(folder / "run.json"), "cannot resume: ", folder,
+        " is a published model: it cannot be resumed, but training can start from it (training.from)");
+  Settings settings = run_settings(kind, *before);
+  if (folder != given.resumed) settings.assign("data.fold=0");
+  return settings;
+}
+
+/// Lets one of steps and epochs replace the other if it alone is given; for a resumed run, if it
+/// alone differs from `before`.
+void choose_length(Settings& settings, const Settings* before) {
+  const auto now = settings.read<TrainerOptions>("training");
+  const auto earlier = before ? before->read<TrainerOptions>("training") : now;
+  const bool has_steps = before ? now.steps != earlier.steps : settings.setting("training.steps").is_given;
+  const bool has_epochs =
+      before ? now.epochs != earlier.epochs : settings.setting("training.epochs").is_given;
+  if (now.epochs > 0 && has_epochs && !has_steps) settings.set("training.steps", "0", "training.epochs");
+  if (now.steps > 0 && before && has_steps && !has_epochs)
+    settings.set("training.epochs", "0", "training.steps");
 }
 
 }  // namespace
@@ -156,7 +151,17 @@ std::vector<GivenSetting> given_settings(const TaskKind& kind, std::string_view 
 
 Settings training_settings(const TaskKind& kind, const GivenSettings& given,
                            std::vector<std::string>* notes) {
-  Settings settings = resolve_base_settings(kind, given);
+  const std::string config =
+      given.config.empty() ? "" : as_settings_error("", [&] { return read_file(given.config); });
+  Settings settings;
+  if (given.resumed.empty()) {
+    settings = settings_of_new(kind, given, config);
+    choose_length(settings, nullptr);
+  } else {
+    const Settings before = settings_of_resumed(kind, given);
+    settings = with_given(before, kind, given, config);
+    choose_length(settings, &before);
+  }
   const AttentionNames& names = given.attention;
   std::vector<std::string> said = choose_attentions(settings, kind.stacks, names);
   if (notes) *notes = std::move(said);
@@ -231,15 +236,6 @@ void share_vocabulary(Learner& learner, Ranks& ranks) {
 
 // --- examples from memory, stored as files of the run
 
-/// Changes settings that name one of the files in a folder to name it as config.json does.
-void store_paths_relative_to_run(Settings& settings, const fs::path& folder, const NamedFiles& files) {
-  const Settings before = settings;
-  for (const Settings::Declared& one : before.declared())
-    for (const auto& [name, content] : files)
-      if (one.kind == Setting::Kind::text && before.get<std::string>(one.name) == (folder / name).string())
-        settings.set(one.name, (fs::path(data_of_run) / name).string(), "examples");
-}
-
 /// Returns the files of a run that hold its examples, by name, if `settings`, those of the resumed
 /// run, still name them.
 NamedFiles examples_in_run(const RunFiles& run, const Settings& settings) {
@@ -248,7 +244,7 @@ NamedFiles examples_in_run(const RunFiles& run, const Settings& settings) {
   for (const auto& [name, value] : saved.items()) {
     if (!value.is_string() || !value.get<std::string>().starts_with(std::string(data_of_run) + "/")) continue;
     const std::string file = value.get<std::string>().substr(data_of_run.size() + 1);
-    if (settings.get<std::string>("data." + name) == (run.path() / file).string())
+    if (settings.json("data." + name) == Json((run.path() / file).string()).dump())
       files[file] = run.text(file);
   }
   return files;
@@ -323,8 +319,7 @@ class Training {
     check_start(settings_);
     const TrainerOptions options = trainer_options(settings_);
     Settings recorded = settings_;  // as config.json will have them, whatever the temporary folder
-    if (examples_ && !request_.resume)
-      store_paths_relative_to_run(recorded, examples_->folder(), examples_->files());
+    if (examples_ && !request_.resume) rebase_data_paths(recorded, examples_->folder(), data_of_run);
     if (ranks_) check_same_settings(*ranks_, kind_, recorded);
     device_ = device_of(settings_, ranks_);
     as_settings_error("", [&] { check_precision(options.precision, device_); });
@@ -336,7 +331,7 @@ class Training {
   }
 
   void open_before() {
-    before_.emplace(RunFiles::open(request_.folder, request_.verify));
+    before_ = open_run(request_.folder, request_.verify);
     learner_->restore_choices(run_settings(kind_, *before_));
     data_files_ = examples_in_run(*before_, settings_);
     check(!examples_ || examples_->files() == data_files_,
@@ -382,10 +377,9 @@ class Training {
   /// Creates the run's folder, or opens it to resume.
   RunFolder opened_folder() {
     Settings settings = learner_->settings();  // with what it has measured itself
-    if (before_)
-      store_paths_relative_to_run(settings, before_->path(), data_files_);
-    else if (examples_)
-      store_paths_relative_to_run(settings, examples_->folder(), data_files_ = examples_->files());
+    if (!before_ && examples_) data_files_ = examples_->files();
+    if (!data_files_.empty())
+      rebase_data_paths(settings, before_ ? before_->path() : examples_->folder(), data_of_run);
     RunStart start{std::string(kind_.name), settings.json("", 2) + "\n", learner_->files(),
                    learner_->data_digests(), start_.origin};
     start.files.merge(data_files_);
@@ -401,8 +395,8 @@ class Training {
   const bool is_first_;
   std::optional<ExampleFiles> examples_;  // until they are files of the run
   Device device_;
-  std::optional<RunFiles> before_;  // of rank 0, when the run goes on
-  NamedFiles data_files_;           // data files, named as in the run folder
+  std::shared_ptr<const RunFiles> before_;  // of rank 0, when the run goes on
+  NamedFiles data_files_;                   // data files, named as in the run folder
   std::unique_ptr<Learner> learner_;
   Start start_;
 };
@@ -483,7 +477,7 @@ Spread mean_and_deviation(std::span<const double> values) {
 }
 
 FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
-  const auto folds = settings.get<std::int64_t>("data.folds");
+  const std::int64_t folds = settings.read<SplitOptions>("data").folds;
   const bool is_first = !request.ranks || request.ranks->is_first();
   if (is_first && !request.resume) RunFolder::check_new(request.folder);
   check(!request.resume || !path_exists(request.folder / "config.json"), "cannot resume: ", request.folder,
@@ -507,7 +501,7 @@ FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const Tr
     if (!train(kind, its_settings, its_request).finished) return {};
     if (!is_first) continue;  // rank 0 has the run
     const RunOptions options{
-        .device = settings.get<std::string>("device"), .verify = request.verify, .kind = &kind};
+        .device = settings.read<RuntimeSettings>("").device, .verify = request.verify, .kind = &kind};
     measured.push_back(Run::open(its_request.folder, options).measure("test"));
     if (request.callbacks.message)
       request.callbacks.message(concat_text("fold ", fold, ": ", measured.back().json));
@@ -516,8 +510,8 @@ FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const Tr
 }
 
 bool wants_all_folds(const Settings& settings) {
-  return settings.has("data.folds") && settings.get<std::int64_t>("data.folds") > 0 &&
-         settings.get<std::int64_t>("data.fold") == 0;
+  const auto split = settings.read<SplitOptions>("data");
+  return split.folds > 0 && split.fold == 0;
 }
 
 fs::path settings_folder(const fs::path& folder) {

@@ -36,78 +36,70 @@ Settings translate_settings(bool own_data) {
   settings.declare("", RuntimeSettings());
   settings.declare("data", PairFiles());
   settings.declare("data", NumberSettings());
-  settings.declare("tokenizer", VocabularySettings());
-  declare_model(settings, {.tie_embeddings = "all"}, Stacks::encoder_decoder);
-  declare_training(settings, translation_metrics);
-  declare_text_to_text(settings);
+  declare_text_to_text(settings, translation_metrics);
   settings.change_defaults(own_data ? for_sentences : for_number_words);
   return settings;
 }
 
-/// Generates number words. They do not depend on the seed, so that runs with different seeds are
-/// compared on the same numbers.
-PairParts number_parts(const Settings& settings) {
-  return settings.read<NumberSettings>("data").made_by_rule();
-}
+class TranslateLearner : public TextToTextLearner {
+ public:
+  TranslateLearner(const TaskKind& kind, Settings settings)
+      : TextToTextLearner(kind, std::move(settings), {.max_epochs = 60}) {}
+  static constexpr auto read_rows = read_sources;
 
-Measurement translation_quality(const Settings& settings, std::span<const std::string> answers,
-                                const ParallelText& pairs, double loss) {
-  const auto [bleu, of_bleu] = bleu_of_answers(answers, pairs.target.strings());
-  double right = 0;
-  ExampleStatistics of_exact{"exact", "mean", {}};
-  for (std::size_t i = 0; i < answers.size(); ++i) {
-    of_exact.rows.push_back({answers[i] == pairs.target[i] ? 1.0 : 0.0, 1});
-    right += of_exact.rows.back()[0];
+ protected:
+  PairParts parts_made_by_rule() const override {
+    return settings_.read<NumberSettings>("data").made_by_rule();
   }
-  const double exact = right / static_cast<double>(pairs.size());
-  // Of number words, one a line, BLEU has nothing to count.
-  const bool counts = has_four_words(pairs.target);
-  const bool by_exact = !counts || settings.get<std::string>("training.keep_best_by") == "exact";
-  Json json = {{"bleu", rounded(bleu.score)},
-               {"loss", loss},
-               {"exact", exact},
-               {"sentences", pairs.size()},
-               {"signature", bleu.signature}};
-  std::vector<Metric> found = metrics_of(translation_metrics, std::vector<double>{bleu.score, loss, exact});
-  if (!counts) {
-    json.erase("bleu");
-    json.erase("signature");
-    found.erase(found.begin());
-  }
-  return {.metrics = std::move(found), .json = json.dump(), .examples = by_exact ? of_exact : of_bleu};
-}
 
-std::vector<std::string> choose_translation_metric(Settings& settings, const ParallelText& valid) {
-  const std::string name = "training.keep_best_by";
-  std::vector<std::string> remarks;
-  if (const BleuTokens tokens = bleu_tokens_for(valid.target.strings()); tokens != BleuTokens::mteval_13a)
-    remarks.push_back(concat_text("BLEU counts the tokens of sacreBLEU's \"", name_of(tokens),
-                                  "\", chosen by the script of the validation data"));
-  if (settings.get<std::string>(name) != "bleu" || has_four_words(valid.target)) return remarks;
-  settings.set(name, "exact", "the validation data");
-  remarks.emplace_back(
-      "the best weights are those with the most exact translations (training.keep_best_by=exact): no target "
-      "of the validation data has four words, which BLEU counts");
-  return remarks;
-}
+  void choose_measures(const ParallelText& /*train*/, const ParallelText& evaluated) override {
+    if (evaluated.size() == 0) return;
+    if (const BleuTokens tokens = bleu_tokens_for(evaluated.target.strings());
+        tokens != BleuTokens::mteval_13a)
+      remark(concat_text("BLEU counts the tokens of sacreBLEU's \"", name_of(tokens),
+                         "\", chosen by the script of the validation data"));
+    if (training().keep_best_by != "bleu" || has_four_words(evaluated.target)) return;
+    settings_.set("training.keep_best_by", "exact", "the validation data");
+    remark(
+        "the best weights are those with the most exact translations (training.keep_best_by=exact): no "
+        "target "
+        "of the validation data has four words, which BLEU counts");
+  }
+
+  Measurement quality(std::span<const std::string> answers, const ParallelText& pairs,
+                      double loss) const override {
+    const auto [bleu, of_bleu] = bleu_of_answers(answers, pairs.target.strings());
+    double right = 0;
+    ExampleStatistics of_exact{"exact", "mean", {}};
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      of_exact.rows.push_back({answers[i] == pairs.target[i] ? 1.0 : 0.0, 1});
+      right += of_exact.rows.back()[0];
+    }
+    const double exact = right / static_cast<double>(pairs.size());
+    // Of number words, one a line, BLEU has nothing to count.
+    const bool counts = has_four_words(pairs.target);
+    const bool by_exact = !counts || training().keep_best_by == "exact";
+    Json json = {{"bleu", rounded(bleu.score)},
+                 {"loss", loss},
+                 {"exact", exact},
+                 {"sentences", pairs.size()},
+                 {"signature", bleu.signature}};
+    std::vector<Metric> found = metrics(std::vector<double>{bleu.score, loss, exact});
+    if (!counts) {
+      json.erase("bleu");
+      json.erase("signature");
+      found.erase(found.begin());
+    }
+    return {.metrics = std::move(found), .json = json.dump(), .examples = by_exact ? of_exact : of_bleu};
+  }
+};
 
 }  // namespace
 
 const TaskKind& translate_task() {
-  static const TaskKind kind{"translate",
-                             "Trains, evaluates and uses a translation model, from pairs of sentences",
-                             Stacks::encoder_decoder,
-                             translation_metrics,
-                             translate_settings,
-                             names_pairs,
-                             [](const TaskKind& its_kind, Settings settings) {
-                               return text_to_text_learner(its_kind, std::move(settings),
-                                                           {.made_by_rule = number_parts,
-                                                            .quality = translation_quality,
-                                                            .max_epochs = 60,
-                                                            .choose_metric = choose_translation_metric});
-                             },
-                             pair_examples()};
+  static const TaskKind kind = make_task_kind<TranslateLearner>(
+      {"translate", "Trains, evaluates and uses a translation model, from pairs of sentences",
+       Stacks::encoder_decoder, translation_metrics, translate_settings, names_pairs, pair_examples()});
   return kind;
 }
 

@@ -4,7 +4,6 @@
 #include <sstream>
 
 #include "heed/apps/compare/comparison.h"
-#include "heed/apps/hub/exchange.h"
 #include "heed/apps/report/capture.h"
 #include "heed/apps/tasks/report.h"
 #include "heed/apps/tasks/train.h"
@@ -19,12 +18,6 @@ namespace heed::c {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// Published folders are opened as runs are.
-[[maybe_unused]] const bool reads_published = [] {
-  read_published_runs();
-  return true;
-}();
 
 void refuse_threads(const std::string& setting) {
   if (setting == "threads")
@@ -299,7 +292,7 @@ TrainingCall training_call(const char* task, Json object, const std::string& fol
   take("preset", text, call.given.attention.preset);
   if (call.resume) call.given.resumed = folder;
   check_argument(task || call.resume, "task is NULL, and no run is resumed");
-  call.kind = &task_kind(task ? task : RunFiles::open(settings_folder(folder), call.given.verify).task());
+  call.kind = &task_kind(task ? task : open_run(settings_folder(folder), call.given.verify)->task());
   call.given.settings = given_settings(*call.kind, dumped(object), "settings");
   for (const GivenSetting& one : call.given.settings) refuse_threads(one.name);
   return call;

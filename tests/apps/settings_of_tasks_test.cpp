@@ -190,7 +190,7 @@ TEST_CASE(
     learner->prepare_training();
     const auto shares = [&] { return model_state(learner->model()).at("sparse.shares").to_doubles(); };
     const Doubles before = shares();
-    learner->measure("valid");
+    learner->measured({"valid", {}, learner->settings()});
     CHECK(shares() == before);
     learner->evaluate();
     CHECK(shares() != before);

@@ -24,7 +24,7 @@ struct Trained {
 Trained trained(const std::filesystem::path& out, const std::string& task, const std::string& file,
                 const Lines& more, bool resume = false) {
   Settings settings = task_kind(task).settings(true);
-  if (resume) settings = run_settings(task_kind(task), RunFiles::open(out));
+  if (resume) settings = run_settings(task_kind(task), *open_run(out));
   for (const char* const setting :
        {"data.valid_fraction=0", "training.steps=2", "training.batch_tokens=64", "model.width=16",
         "model.feed_forward=16", "model.heads=2", "model.sparse_features=16", "data.max_tokens=32"})

@@ -385,7 +385,7 @@ TEST_CASE(
   struct DealingTask : TinyTask {
     heed::Evaluation evaluate() override {
       double loss = 0;
-      for (const auto& part : distribute_numbers<double>(ranks(), 5, [&](std::size_t batch) {
+      for (const auto& part : share_work<double>(5, [&](std::size_t batch) {
              ++computed;
              heed::Context context = heed::Context::inference();
              const heed::Loss one = TinyTask::loss(9, static_cast<std::int64_t>(batch), context);

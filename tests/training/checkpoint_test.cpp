@@ -223,7 +223,7 @@ TEST_CASE("checkpoint: at every point of writing one, what is opened again is th
     // A reader that changes nothing sees the new model too.
     CHECK((read_file(run_file(copy, "model.safetensors")) == read_file(other / "model.safetensors")));
     TinyTask read, expected;
-    RunFiles::open(copy).load_weights(read.model(), "last");
+    RunFiles::open(copy)->load_weights(read.model(), "last");
     load_model(expected.model(), other / "model.safetensors");
     CHECK(same_weights(read.model(), expected.model()));
     const RunFolder opened = RunFolder::resume(copy, start_with(), free_keys);
@@ -314,8 +314,8 @@ TEST_CASE("checkpoint: files of another run and changed ones are refused, unless
     if (weights != nullptr) {
       write_file_atomically(run / name, content);
       TinyTask task;
-      CHECK_ERROR(RunFiles::open(run).load_weights(task.model(), weights), reason);
-      CHECK_NOTHROW(RunFiles::open(run, false).load_weights(task.model(), weights));
+      CHECK_ERROR(RunFiles::open(run)->load_weights(task.model(), weights), reason);
+      CHECK_NOTHROW(RunFiles::open(run, false)->load_weights(task.model(), weights));
     }
     write_file_atomically(run / name, good);
   };
@@ -349,10 +349,10 @@ TEST_CASE("checkpoint: files of another run and changed ones are refused, unless
   CHECK_ERROR(
       [&] {
         write_file_atomically(run / "words.txt", "one three two");
-        RunFiles::open(run).text("words.txt");
+        RunFiles::open(run)->text("words.txt");
       }(),
       "words.txt\" was changed after");
-  CHECK(RunFiles::open(run, false).text("words.txt") == "one three two");
+  CHECK(RunFiles::open(run, false)->text("words.txt") == "one three two");
 }
 
 TEST_CASE("checkpoint: best weights that are gone are not silently other ones") {
@@ -361,11 +361,11 @@ TEST_CASE("checkpoint: best weights that are gone are not silently other ones") 
   train_in(run, stop_after(8));
   fs::remove(run / "best.safetensors");
   TinyTask task;
-  const RunFiles files = RunFiles::open(run);
-  CHECK(files.has_best());
-  CHECK_ERROR(files.load_weights(task.model(), "best"),
+  const auto files = RunFiles::open(run);
+  CHECK(files->has_best());
+  CHECK_ERROR(files->load_weights(task.model(), "best"),
               "is missing, but the run wrote it in step 6; put it back");
-  CHECK_NOTHROW(files.load_weights(task.model(), "last"));
+  CHECK_NOTHROW(files->load_weights(task.model(), "last"));
   CHECK_ERROR(train_in(run), "best.safetensors\" is missing");
   CHECK(train_in(run, {}, run_options(), false).best_step > 8);  // all that was better is forgotten
   CHECK(fs::exists(run / "best.safetensors"));
@@ -453,27 +453,27 @@ TEST_CASE("run files: what a run was made of, while it trains and afterwards") {
   TinyTask task;
   {
     const RunFolder held = RunFolder::create(run, start_with());
-    const RunFiles files = RunFiles::open(run);
-    CHECK(files.identity() == held.identity());
-    CHECK(is_digest(files.identity()));
-    CHECK(files.task() == "count");
-    CHECK(files.config() == config);
-    CHECK(files.text("words.txt") == "one two three");
-    CHECK_ERROR(files.text("tokenizer.json"), "has no tokenizer.json");
-    CHECK(files.data_digest("train") == compute_digest("the texts"));
-    CHECK(files.data_digest("test").empty());
-    CHECK_FALSE(files.has_best());
-    CHECK_ERROR(files.load_weights(task.model(), "last"), "first checkpoint");
-    CHECK_ERROR(files.saved("last"), "first checkpoint");
+    const auto files = RunFiles::open(run);
+    CHECK(files->identity() == held.identity());
+    CHECK(is_digest(files->identity()));
+    CHECK(files->task() == "count");
+    CHECK(files->config() == config);
+    CHECK(files->text("words.txt") == "one two three");
+    CHECK_ERROR(files->text("tokenizer.json"), "has no tokenizer.json");
+    CHECK(files->data_digest("train") == compute_digest("the texts"));
+    CHECK(files->data_digest("test").empty());
+    CHECK_FALSE(files->has_best());
+    CHECK_ERROR(files->load_weights(task.model(), "last"), "first checkpoint");
+    CHECK_ERROR(files->saved("last"), "first checkpoint");
   }
   train_in(run, stop_after(3));
-  const RunFiles files = RunFiles::open(run);
-  CHECK(files.saved("last").step == 3);
-  CHECK(files.saved("last").digest == files.weights("last").digest);
-  CHECK_ERROR(files.saved("best"), "no best weights yet");
-  CHECK_FALSE(files.has_best());
-  CHECK_ERROR(files.load_weights(task.model(), "best"), "no best weights yet");
-  CHECK_ERROR(files.load_weights(task.model(), "bets"), "choose best or last");
+  const auto files = RunFiles::open(run);
+  CHECK(files->saved("last").step == 3);
+  CHECK(files->saved("last").digest == files->weights("last").digest);
+  CHECK_ERROR(files->saved("best"), "no best weights yet");
+  CHECK_FALSE(files->has_best());
+  CHECK_ERROR(files->load_weights(task.model(), "best"), "no best weights yet");
+  CHECK_ERROR(files->load_weights(task.model(), "bets"), "choose best or last");
   // Read from another thread while it trains: always one whole checkpoint.
   {
     std::atomic<bool> trains = true;
@@ -483,7 +483,7 @@ TEST_CASE("run files: what a run was made of, while it trains and afterwards") {
       TinyTask seen;
       while (trains) {
         try {
-          files.load_weights(seen.model(), "last");
+          files->load_weights(seen.model(), "last");
           ++read;
         } catch (const Error& error) {
           failures += error.what();
@@ -496,9 +496,9 @@ TEST_CASE("run files: what a run was made of, while it trains and afterwards") {
     CHECK(read > 0);
     CHECK(failures == "");
   }
-  CHECK(files.has_best());
+  CHECK(files->has_best());
   TinyTask best, expected;
-  files.load_weights(best.model(), "best");
+  files->load_weights(best.model(), "best");
   load_model(expected.model(), run / "best.safetensors");
   CHECK(same_weights(best.model(), expected.model()));
 
@@ -636,7 +636,7 @@ TEST_CASE("run folder: what disappears from a run while it trains is an error, a
       CHECK_FALSE(fs::exists(run / name));
       fs::rename(kept, run / name);
       CHECK(train_in(run).finished);
-      CHECK(RunFiles::open(run).text("words.txt") == "one two three");
+      CHECK(RunFiles::open(run)->text("words.txt") == "one two three");
       check_same_run(run, folder / "whole");
       fs::remove_all(run);
     }
@@ -698,7 +698,7 @@ TEST_CASE("run folder: killed while it was started, a run can be started again")
   fs::remove(run / "config.json");
   fs::remove(run / "words.txt");
   { RunFolder::resume(run, start_with(), free_keys); }
-  CHECK(RunFiles::open(run).text("words.txt") == "one two three");
+  CHECK(RunFiles::open(run)->text("words.txt") == "one two three");
 }
 
 TEST_CASE("run folder: a run goes on with the task, the files and the data that it started with") {
@@ -722,11 +722,11 @@ TEST_CASE("run folder: a run goes on with the task, the files and the data that 
   // A key that may change is written down, and the run is still known as unchanged.
   now = start_with(replaced(config, "\"threads\":2", "\"threads\":8"));
   { RunFolder::resume(run, now, free_keys); }
-  CHECK(RunFiles::open(run).config() == config);  // not before its checkpoint was found to be in order
+  CHECK(RunFiles::open(run)->config() == config);  // not before its checkpoint was found to be in order
   { RunFolder::resume(run, now, free_keys).write_config(); }
-  CHECK(RunFiles::open(run).config() == now.config);
+  CHECK(RunFiles::open(run)->config() == now.config);
   { RunFolder::resume(run, start_with(), free_keys).write_config(); }
-  CHECK(RunFiles::open(run).config() == config);
+  CHECK(RunFiles::open(run)->config() == config);
   write_file_atomically(run / "config.json", replaced(config, "\"width\":16", "\"width\":17"));
   CHECK_ERROR(RunFiles::open(run), "config.json\" was changed after");
   CHECK_ERROR(RunFolder::resume(run, start_with(), free_keys), "was changed");
