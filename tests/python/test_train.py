@@ -529,18 +529,6 @@ class Training(Folder):
         is_slow.clear()
         self.assertTrue(run.predict(["good film"])[0].text)
 
-    def test_kill(self):
-        """A killed training goes on to the same bits."""
-        whole = self.train("classify", TEXTS, LABELS, out=self.path("whole"))
-        program = (
-            "import sys, os; sys.path[:0] = %r; import heed; from support import *\n"
-            "def kill(record):\n"
-            "    if record.get('step') == 4: os.kill(os.getpid(), 9)\n"
-            "heed.train('classify', TEXTS, LABELS, settings=SMALL, out=%r, on_progress=kill)\n"
-        ) % ([str(pathlib.Path(heed.__file__).parent.parent), str(pathlib.Path(__file__).parent)], self.path("run"))
-        self.assertEqual(subprocess.run([sys.executable, "-c", program]).returncode, -9)
-        self.assertEqual(weights(heed.resume(self.path("run")).folder), weights(whole.folder))
-
     def test_two_trainings_at_once(self):
         runs = {}
 
