@@ -142,33 +142,23 @@ class OpArguments {
     while (at_ < tensors_.size()) take(all.emplace_back());
   }
   void take(bool& flag) {
-    const std::string name = setting();
-    const bool* fallback = default_of<bool>(name);
-    flag = fallback ? *fallback : with_.take_bool(name, false);
+    flag = given_or_default<bool>([&](const std::string& name) { return with_.take_bool(name, false); });
   }
   void take(int& number) { number = static_cast<int>(integer(INT32_MIN, INT32_MAX)); }
   void take(std::int64_t& number) { number = integer(INT64_MIN, INT64_MAX); }
-  /// "value" fills elements, so it may be a number that JSON does not have.
   void take(double& number) {
-    constexpr double infinity = std::numeric_limits<double>::infinity();
-    const std::string name = setting();
-    if (const auto* fallback = default_of<double>(name)) {
-      number = *fallback;
-      return;
-    }
-    const auto given = with_.values().find(name);
-    if (name != "value" || given == with_.values().end() ||
-        !std::holds_alternative<std::string>(given->second)) {
-      number = with_.take_number(name, 0);
-      return;
-    }
-    const std::string text = with_.take_choice(name, {"inf", "-inf", "nan"});
-    number = text == "nan" ? std::numeric_limits<double>::quiet_NaN() : text == "inf" ? infinity : -infinity;
+    number = given_or_default<double>([&](const std::string& name) {
+      const auto given = with_.values().find(name);
+      if (name != "value" || given == with_.values().end() || !std::get_if<std::string>(&given->second))
+        return with_.take_number(name, 0);
+      // It fills elements, so it may be a number that JSON does not have.
+      const std::string text = with_.take_choice(name, {"inf", "-inf", "nan"});
+      using Limits = std::numeric_limits<double>;
+      return text == "nan" ? Limits::quiet_NaN() : text == "inf" ? Limits::infinity() : -Limits::infinity();
+    });
   }
   void take(std::string& text) {
-    const std::string name = setting();
-    const auto* fallback = default_of<std::string>(name);
-    text = fallback ? *fallback : with_.take_text(name, "");
+    text = given_or_default<std::string>([&](const std::string& name) { return with_.take_text(name, ""); });
   }
   void take(std::vector<std::int64_t>& list) { list = integers<std::int64_t>(setting()); }
   void take(Shape& shape) {
@@ -215,16 +205,18 @@ class OpArguments {
       with_.set(name, fallback->second);
     return name;
   }
-  /// The default of a setting, where no settings are given, which takes less time than with_ does.
-  template <class T>
-  const T* default_of(const std::string& name) const {
+  /// The value of the next setting. Where none are given, the default takes less time than with_ does.
+  template <class T, class Take>
+  T given_or_default(const Take& take_given) {
+    const std::string name = setting();
     const auto found = defaults_.values().find(name);
-    return any_given_ || found == defaults_.values().end() ? nullptr : std::get_if<T>(&found->second);
+    if (!any_given_ && found != defaults_.values().end())
+      if (const T* fallback = std::get_if<T>(&found->second)) return *fallback;
+    return take_given(name);
   }
   std::int64_t integer(std::int64_t low, std::int64_t high) {
-    const std::string name = setting();
-    const auto* fallback = default_of<std::int64_t>(name);
-    return fallback ? *fallback : with_.take_integer(name, 0, low, high);
+    return given_or_default<std::int64_t>(
+        [&](const std::string& name) { return with_.take_integer(name, 0, low, high); });
   }
   template <class Number>
   std::vector<Number> integers(const std::string& name) {
@@ -364,7 +356,7 @@ const NamedOp named_ops[] = {
     {"linear_cross_entropy", "x weight bias? targets; smoothing=0.0, ignored=-1, rows_at_once=0", "sum(cross_entropy(linear(x, weight, bias), targets)), without ever holding all logits.", run<linear_cross_entropy>},
     {"permutation", "; count: int, seed: int, step=0, stream=0, device=\"\"", "0, ..., count - 1 (i32) in a random order, the same on every device.", run<permutation>},
     // attention
-    {"dot_product_attention", "query key value mask? bias? slopes?; causal=false, scale=0.0", "softmax(q k^T scale + bias) v: query [B, H, N, dk], key [B, H, M, dk], value [B, H, M, dv]. mask: 1 = allowed; slopes: for each head, subtracted per step of distance (ALiBi); scale: 0 for 1 / sqrt(dk).", run<attention>},
+    {"dot_product_attention", "query key value mask? bias? slopes?; causal=false, scale=0.0", "softmax(q k^T scale + bias) v of query [B, H, N, dk], key [B, H, M, dk], value [B, H, M, dv]. mask (i32, 1 = allowed) and bias broadcast to [B, H, N, M]; slopes [H] times |i + M - N - j| is subtracted (ALiBi); causal allows j <= i + M - N; a scale of 0 is 1 / sqrt(dk).", run<attention>},
     {"attention_part", "query key value mask? bias? slopes?; causal=false, scale=0.0 -> output log_sum_exp", "Attention over some of the keys, and the log-sum-exp of its logits [batch, heads, length].", run<attention_part>},
     {"join_attention", "output log_sum_exp ...", "Attention with one softmax over the keys of all parts, from attention_part.", run<join_attention>},
     {"recurrence", "query key? value? log_decay? reading? writing? target? state?; reverse=false -> output state", "q S and the last state S [B, H, dk, dv] for a state that each token changes: S' = diag(e^g) S; S = S' + k^T v + w^T (x - r S'), with q, k, r, w [B, H, N, dk], v, x [B, H, N, dv] and g [B, H, N] or [B, H, N, dk].", run<recurrence>},

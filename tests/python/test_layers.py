@@ -68,15 +68,6 @@ class Training(Folder):
         self.assertIsNone(heed.Context().auxiliary_loss)
 
     def test_optimizers(self):
-        for name in heed.listing("optimizers"):
-            with self.subTest(name):
-                w = heed.parameter(np.array([3.0, -2.0], np.float32))
-                optimizer = heed.Optimizer(name, w, 0.1)
-                for _ in range(200):
-                    heed.square(w).sum().backward()
-                    optimizer.step()
-                    optimizer.zero_grad()
-                self.assertLess(np.abs(w.numpy()).max(), 0.1)
         w = heed.parameter(np.ones(1, np.float32))
         heed.square(w).sum().backward()
         heed.Optimizer("sgd", w).step(learning_rate=0.25)
