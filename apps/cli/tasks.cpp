@@ -1,4 +1,4 @@
-// The programs of the tasks, one source for all: HEED_PROGRAM is the name of the one that it is compiled for.
+// The programs of the tasks, whose main() calls run_task() with their name.
 // language_model, which can do more, and tag, which brings its own task, have files of their own.
 //
 //   translate train --source train.en.gz --target train.de.gz --valid-fraction 0.01 --out run
@@ -97,9 +97,9 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  const std::string_view name = HEED_PROGRAM;
-  const Row& row = *std::ranges::find(rows, name, [](const Row& one) { return std::string_view(one.name); });
+int heed::programs::run_task(const char* name, int argc, char** argv) {
+  const Row& row = *std::ranges::find(rows, std::string_view(name),
+                                      [](const Row& one) { return std::string_view(one.name); });
   TaskProgram program{
       .kind = heed::task_kind(name),
       .by_rule = row.by_rule,
