@@ -79,7 +79,7 @@ std::vector<std::string> load_attentions(const std::vector<std::string>& librari
 
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 /// Descriptions of heed's own mechanisms, when to use them, and measured results. The tables in docs/ are
 /// made from the same file.
