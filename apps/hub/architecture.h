@@ -87,8 +87,8 @@ struct ConfigMember {
 
 /// The members of config.json that do not become a setting by themselves. `transformers` reads no others.
 struct MemberTable {
-  /// The only supported value, of a list that of each element. Another is refused by name.
-  std::vector<std::pair<const char*, Json>> only = {};
+  /// The only supported value of each, in a list that of each element. Another is refused by name.
+  Json only;
   std::string_view read = {};            ///< by the import of the architecture, separated by spaces
   std::string_view without_effect = {};  ///< on what the model answers
 };
@@ -120,7 +120,7 @@ class Config {
   /// Throws unless the member is absent or has this value, in a list each element.
   void expect(const char* name, const Json& value) const;
   void expect(const MemberTable& table) const {
-    for (const auto& [name, value] : table.only) expect(name, value);
+    for (const auto& [name, value] : table.only.items()) expect(name.c_str(), value);
   }
   /// Whether a member is absent or has this value.
   bool is(const char* name, const Json& value) const { return !has(name) || json_[name] == value; }
@@ -140,14 +140,11 @@ class Config {
 /// Returns the members of config.json that correspond to settings of "model".
 Json published_members(const Json& model, std::span<const ConfigMember> members);
 
-/// Values of "model" that an architecture always has: an import sets them, and an export needs them.
-using FixedSettings = std::vector<std::pair<const char*, Json>>;
-/// Throws an Error listing the "model" settings whose value the layout cannot express, neither the `fixed`
-/// value nor, for others, one that is `allowed`. Settings that do not exist are ignored.
-void check_fits(std::string_view layout, const Json& model, const FixedSettings& fixed,
-                const std::vector<std::pair<const char*, std::vector<Json>>>& allowed);
-/// Returns the activations of feed-forward layers without a gate, for check_fits().
-std::vector<Json> classic_activations();
+/// Throws an Error listing the "model" settings whose value the layout cannot express: other than `fixed`,
+/// which an import sets, and for others none of the list in `allowed`. Settings that do not exist are ignored.
+void check_fits(std::string_view layout, const Json& model, const Json& fixed, const Json& allowed);
+/// The activations of feed-forward layers without a gate, for check_fits().
+inline const Json classic_activations = {"relu", "gelu", "gelu_tanh", "silu"};
 
 // --- import and export
 
