@@ -2,7 +2,6 @@
 #include <cmath>
 #include <limits>
 #include <set>
-#include <tuple>
 
 #include "heed/apps/compare/comparison.h"
 #include "heed/base/digest.h"
@@ -43,9 +42,7 @@ void check_distinct(const std::string& what, const std::vector<std::string>& val
 struct Choice {
   std::string attention;
   std::vector<std::string> values;
-  bool operator<(const Choice& other) const {
-    return std::tie(attention, values) < std::tie(other.attention, other.values);
-  }
+  auto operator<=>(const Choice&) const = default;
 };
 
 /// Returns all combinations; the last setting varies fastest.

@@ -275,28 +275,6 @@ std::vector<std::size_t> cells_to_train(const TaskKind& kind, std::span<const Co
   return waiting;
 }
 
-void check_comparison_folder(const fs::path& folder) {
-  static const std::set<std::string> tables = {"table.txt", "table.md", "table.jsonl", "report.html"};
-  if (!path_exists(folder)) return;
-  check(fs::is_directory(folder), "the folder ", folder, " is a file, but a comparison needs a folder");
-  bool has_cells = false, has_tables = false;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    const bool is_table = tables.contains(name), is_temporary = name.starts_with(".heed-");
-    const bool is_data = name == data_name && fs::is_directory(entry.symlink_status());
-    const bool is_cell = !is_data && fs::is_directory(entry.symlink_status()) &&
-                         (fs::is_empty(entry.path()) || path_exists(entry.path() / log_name) ||
-                          path_exists(entry.path() / run_name) || path_exists(entry.path() / result_name));
-    check(is_table || is_temporary || is_data || is_cell, "the folder ", folder, " has ",
-          entry.path().filename(),
-          " in it, which is not part of a comparison: name a folder that is new or empty");
-    has_cells = has_cells || is_cell;
-    has_tables = has_tables || is_table;
-  }
-  check(has_cells || !has_tables, "the folder ", folder,
-        " has tables but no cells of a comparison: name a folder that is new or empty");
-}
-
 CellResult read_failure(const fs::path& folder) {
   std::optional<CellResult> result = result_in(folder);
   if (result && !result->failure.empty()) return std::move(*result);
@@ -352,6 +330,30 @@ CellTrainer sequential_trainer(const TaskKind& kind, const fs::path& folder,
 }
 
 namespace {
+
+/// Throws an Error for a folder that contains anything but cells and tables of a comparison.
+void check_comparison_folder(const fs::path& folder) {
+  static const std::set<std::string> tables = {"table.txt", "table.md", "table.jsonl", "report.html"};
+  if (!path_exists(folder)) return;
+  check(fs::is_directory(folder), "the folder ", folder, " is a file, but a comparison needs a folder");
+  bool has_cells = false, has_tables = false;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_folder = fs::is_directory(entry.symlink_status()), is_data = is_folder && name == data_name;
+    const bool is_table = tables.contains(name), is_temporary = name.starts_with(".heed-");
+    const auto holds = [&](const char* part) { return path_exists(entry.path() / part); };
+    const bool is_cell =
+        is_folder && !is_data &&
+        (fs::is_empty(entry.path()) || holds(log_name) || holds(run_name) || holds(result_name));
+    check(is_table || is_temporary || is_data || is_cell, "the folder ", folder, " has ",
+          entry.path().filename(),
+          " in it, which is not part of a comparison: name a folder that is new or empty");
+    has_cells |= is_cell;
+    has_tables |= is_table;
+  }
+  check(has_cells || !has_tables, "the folder ", folder,
+        " has tables but no cells of a comparison: name a folder that is new or empty");
+}
 
 void check_cell(const TaskKind& kind, const ComparisonCell& cell) {
   kind.make(cell.settings)->check_settings();

@@ -50,9 +50,9 @@ struct ComparisonCell {
   std::string part = {};  ///< evaluated part; "": "test", or "valid" if there is no test part
 };
 
-/// Returns all cells, choice by choice, in the order of the plan. Throws a SettingsError for invalid
-/// settings, duplicate names or values, a range without draws, seeds among the settings, attentions
-/// given both ways, and more than 10,000 cells.
+/// Returns all cells, choice by choice, in the order of the plan. Throws a SettingsError for invalid settings,
+/// duplicates, a range without draws, seeds among the settings, attentions given both ways, and more than
+/// 10,000 cells.
 std::vector<ComparisonCell> plan_cells(const ComparisonPlan& plan);
 
 /// Returns the cells with fewer steps and a proportionally shorter warm-up, evaluated on the
@@ -83,14 +83,14 @@ struct CellResult {
   std::int64_t peak_bytes = 0;  ///< peak of all tensors in training
 };
 
-/// Trains a cell in its folder, or resumes it, and evaluates it. Returns nothing if
-/// `callbacks.stop_requested` stopped it, after saving a checkpoint. Throws an Error if it fails.
+/// Trains a cell in its folder, or resumes it, and evaluates it. Returns nothing if it was stopped, after
+/// saving a checkpoint. Throws an Error if it fails.
 std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& cell,
                                    const std::filesystem::path& folder, const TrainerCallbacks& callbacks);
 
-/// Reads the result in a cell's folder; nothing if there is none or the cell failed. If the result
-/// or run there has other settings, throws an Error naming the difference, so that earlier work is
-/// never overwritten. Threads and device may differ.
+/// Reads the result in a cell's folder; nothing if there is none or the cell failed. If the result or run
+/// there has other settings than threads and device, throws an Error naming them, so that earlier work is
+/// never overwritten.
 std::optional<CellResult> read_result(const ComparisonCell& cell, const std::filesystem::path& folder);
 /// Returns the indices of cells without a result; `results` receives the results of the others. Throws as
 /// read_result() does, an Error for a finished cell that was trained on other data, and a SettingsError if
@@ -99,8 +99,6 @@ std::vector<std::size_t> cells_to_train(const TaskKind& kind, std::span<const Co
                                         const std::filesystem::path& folder,
                                         std::vector<std::optional<CellResult>>& results);
 
-/// Throws an Error for a folder that contains anything but cells and tables of a comparison.
-void check_comparison_folder(const std::filesystem::path& folder);
 /// Reads the result of a failed cell, or returns a failure saying that the cell left none.
 CellResult read_failure(const std::filesystem::path& folder);
 void write_result(const CellResult& result, const OpenFolder& cell);
@@ -112,8 +110,7 @@ void keep_examples(const TaskKind& kind, std::span<const Examples> examples,
 
 /// Returns the result of each cell, training cells that have none; empty: training was stopped.
 using CellTrainer = std::function<std::vector<std::optional<CellResult>>(std::span<const ComparisonCell>)>;
-/// Returns a trainer that trains cells one after another in this process. A failing cell does not
-/// stop the others.
+/// Returns a trainer of one cell after another in this process. A failing cell does not stop the others.
 CellTrainer sequential_trainer(const TaskKind& kind, const std::filesystem::path& folder,
                                const TrainerCallbacks& callbacks);
 
@@ -129,14 +126,12 @@ struct Difference {
   bool is_significant() const { return over_seeds && p < 0.05; }
 };
 
-/// Computes the paired bootstrap (Koehn, EMNLP 2004) over examples and seeds: 2,000 times, the
-/// examples are resampled with replacement, identically for both choices, and the seeds of each
-/// choice. `first` and `second` hold the statistics of each seed. The draws depend only on the
-/// numbers of examples and seeds. Throws an Error if the examples do not correspond.
+/// Computes the paired bootstrap (Koehn, EMNLP 2004) over examples and seeds: 2,000 times, the examples are
+/// resampled with replacement, identically for both choices, and the seeds of each choice. The draws depend
+/// only on the numbers of examples and seeds. Throws an Error if the examples do not correspond.
 Difference paired_bootstrap(std::span<const ExampleStatistics> first,
                             std::span<const ExampleStatistics> second);
-/// Returns the metric computed from sums of rows. Throws an Error for an unknown way to combine
-/// them.
+/// Returns the metric computed from sums of rows.
 double combined_metric(const std::string& combine, std::span<const double> sums);
 
 /// A row of the table: a choice over its seeds.
@@ -159,8 +154,8 @@ std::vector<ComparisonRow> comparison_rows(std::span<const ComparisonCell> cells
 /// notes below.
 std::string comparison_text(std::span<const ComparisonRow> rows);
 std::string comparison_markdown(std::span<const ComparisonRow> rows);
-/// Returns the measured choices, best first: by the first metric on the validation part, or, if there
-/// is no such part, on the part that was measured. Of equal ones the next metric decides.
+/// Returns the measured choices, best first: by the first metric on the validation part or, without one, on
+/// the part that was measured. Of equal ones the next metric decides.
 std::vector<std::string> best_choices(std::span<const ComparisonRow> rows);
 /// Returns the indices of the cells, best first: by their choice, then by their own metrics. Cells
 /// without a result come last.
@@ -178,9 +173,9 @@ struct Comparison {
   std::vector<ComparisonRow> rows = {};
   bool finished = false;  ///< no cell was stopped
 };
-/// Trains the cells of the plan in the folder, and writes table.txt, table.md, table.jsonl and
-/// report.html there. Writes nothing if a round of a search was stopped. Throws a SettingsError for
-/// an impossible cell before training any.
+/// Trains the cells of the plan in the folder, and writes table.txt, table.md, table.jsonl and report.html
+/// there, or nothing if a round of a search was stopped. Throws a SettingsError for an impossible cell before
+/// training any.
 Comparison compare(const ComparisonPlan& plan, const std::filesystem::path& folder,
                    const CellTrainer& train_cells, const std::function<void(std::string_view)>& say);
 

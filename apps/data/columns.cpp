@@ -218,7 +218,7 @@ class ColumnFinder {
     label_ = take_named(given_.label, nullptr, given_.labelled);
     second_ = take_named(given_.second, nullptr);
     weight_ = take_named(given_.weight, nullptr);
-    for (const std::string& text : given_.texts) texts_.push_back(*take_named(text, nullptr));
+    for (const std::string& text : given_.texts) texts_.push_back(take(*sample_.find(text, true), text));
     if (given_.pairs && !texts_.empty()) first_ = texts_.front();
     if (!label_) label_ = take_named("", "label");
     if (given_.pairs && !first_) first_ = take_named("", "first");

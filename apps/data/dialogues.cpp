@@ -6,6 +6,7 @@
 #include "heed/apps/data/synthetic_texts.h"
 #include "heed/apps/data/text_file.h"
 #include "heed/base/error.h"
+#include "heed/base/names.h"
 #include "heed/core/random.h"
 
 namespace heed {
@@ -22,12 +23,9 @@ std::string trimmed(std::string_view text) {
 /// Returns the texts between the marks; the last one is what follows the last mark.
 std::vector<std::string> cut_at_marks(std::string_view line) {
   std::vector<std::string> parts;
-  for (std::size_t at = 0;;) {
-    const std::size_t end = std::min(line.find(turn_end, at), line.size());
-    parts.push_back(trimmed(line.substr(at, end - at)));
-    if (end == line.size()) return parts;
-    at = end + turn_end.size();
-  }
+  for (const std::string_view part : split_at(line, turn_end)) parts.push_back(trimmed(part));
+  if (parts.empty()) parts.emplace_back();
+  return parts;
 }
 
 // --- small talk
@@ -47,11 +45,9 @@ Dialogue talk(std::uint64_t seed, std::uint32_t index) {
   Dialogue turns = {"hello , i am " + name + " from " + town + " .",
                     "hello " + name + " , what do you look for ?", "i look for " + thing + " .",
                     "is there no " + thing + " in " + town + " , " + name + " ?"};
-  if (draws.below(4) == 0) {
-    turns.push_back("no .");
-  } else {
-    turns.push_back(found ? "there is , but not like here ." : "there is , but not today .");
-  }
+  turns.push_back(draws.below(4) == 0 ? "no ."
+                  : found             ? "there is , but not like here ."
+                                      : "there is , but not today .");
   turns.push_back(turns.back() == "no ." ? "then take some " + thing + " home ."
                                          : "then we have " + thing + " for you .");
   turns.push_back("thank you for the " + thing + " .");

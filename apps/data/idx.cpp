@@ -70,6 +70,7 @@ std::string image_line(const Images& images, std::size_t index) {
 Images parse_image_line(std::string_view line) {
   std::vector<std::int64_t> numbers;
   for (const std::string_view word : split_at(line, " ")) {
+    if (word.empty()) continue;
     std::int64_t& value = numbers.emplace_back(-1);
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
     check(error == std::errc() && value >= 0 && end == word.data() + word.size(),

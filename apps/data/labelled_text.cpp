@@ -357,16 +357,16 @@ void draw_parts_of_classes(const LabelledText& text, const std::vector<std::size
   std::vector<std::string_view> label_of(order.size());
   for (std::size_t i = 0; i < text.size(); ++i) {
     std::string_view& label = label_of[group_of[i]];
-    const std::string_view its = text.labels[i];
-    if (label.data() == nullptr || texts_per_label[its] < texts_per_label[label]) label = its;
+    const std::string_view own = text.labels[i];
+    if (label.data() == nullptr || texts_per_label[own] < texts_per_label[label]) label = own;
   }
   std::map<std::string_view, std::vector<std::size_t>> order_of;
   for (const std::size_t group : order) order_of[label_of[group]].push_back(group);
   std::size_t before = 0;
-  for (const auto& [label, its_order] : order_of) {
-    if (its_order.size() == 1) continue;  // stays for training
-    draw_parts(its_order, before, 1, options, part_of);
-    before += its_order.size();
+  for (const auto& [label, groups] : order_of) {
+    if (groups.size() == 1) continue;  // stays for training
+    draw_parts(groups, before, 1, options, part_of);
+    before += groups.size();
   }
 }
 
@@ -397,8 +397,8 @@ void check_split(const SplitOptions& options, std::size_t groups) {
 void check_classes_of_folds(const LabelledText& text, const std::vector<std::size_t>& group_of) {
   std::map<std::string_view, std::set<std::size_t>> groups;
   for (std::size_t i = 0; i < text.size(); ++i) groups[text.labels[i]].insert(group_of[i]);
-  for (const auto& [label, its_groups] : groups)
-    check(its_groups.size() >= 2, "the class \"", label, "\" has ",
+  for (const auto& [label, groups_of_class] : groups)
+    check(groups_of_class.size() >= 2, "the class \"", label, "\" has ",
           text.seconds.empty() ? "one text" : "one first text",
           ": the fold that tests it has no training text of it; data.stratified=true keeps it in training");
 }

@@ -10,6 +10,7 @@
 #include "heed/apps/data/text_file.h"
 #include "heed/base/digest.h"
 #include "heed/base/error.h"
+#include "heed/base/names.h"
 #include "heed/core/random.h"
 
 namespace heed {
@@ -19,11 +20,6 @@ namespace {
 void check_columns(const TableRow& row, std::string_view origin, std::size_t columns, const char* names) {
   check(row.fields.size() == columns, origin, ":", row.line, ": the row has ", row.fields.size(),
         " columns between tabs; expected ", columns, ": ", names);
-}
-
-bool says_the_same(const News& a, const News& b) {
-  return a.category == b.category && a.subcategory == b.subcategory && a.title == b.title &&
-         a.abstract == b.abstract;
 }
 
 /// Takes a number and the mark after it from the front of a text; -1 if the text begins otherwise.
@@ -52,16 +48,6 @@ std::int64_t seconds_of(std::string_view text) {
          minute * 60 + second;
 }
 
-/// Calls visit(word) for each word between spaces.
-template <class Visit>
-void for_each_word(std::string_view text, const Visit& visit) {
-  while (!text.empty()) {
-    const std::size_t space = std::min(text.find(' '), text.size());
-    if (space > 0) visit(text.substr(0, space));
-    text.remove_prefix(std::min(space + 1, text.size()));
-  }
-}
-
 Impression parse_impression(const TableRow& row, std::string_view origin, NewsNames& names) {
   const auto refuse = [&](const auto&... what) { fail(origin, ":", row.line, ": ", what...); };
   Impression impression;
@@ -69,13 +55,14 @@ Impression parse_impression(const TableRow& row, std::string_view origin, NewsNa
   if (impression.time < 0)
     refuse("\"", row.fields[2], "\" is not a time; expected one like 11/13/2019 5:53:12 AM");
   impression.history = parse_news_ids(row.fields[3], names);
-  for_each_word(row.fields[4], [&](std::string_view word) {
+  for (const std::string_view word : split_at(row.fields[4], " ")) {
+    if (word.empty()) continue;
     const bool clicked = word.ends_with("-1");
     if (word.size() < 3 || (!clicked && !word.ends_with("-0")))
       refuse("the candidate \"", word, "\" has no -1 (clicked) or -0 after its id");
     (clicked ? impression.clicked : impression.passed)
         .push_back(names.number_of(word.substr(0, word.size() - 2)));
-  });
+  }
   if (impression.clicked.empty() && impression.passed.empty()) refuse("the row has no candidates");
   return impression;
 }
@@ -90,7 +77,8 @@ std::int32_t NewsNames::number_of(std::string_view id) {
 
 std::vector<std::int32_t> parse_news_ids(std::string_view text, NewsNames& names) {
   std::vector<std::int32_t> numbers;
-  for_each_word(text, [&](std::string_view word) { numbers.push_back(names.number_of(word)); });
+  for (const std::string_view word : split_at(text, " "))
+    if (!word.empty()) numbers.push_back(names.number_of(word));
   return numbers;
 }
 
@@ -107,9 +95,8 @@ std::vector<News> read_news(const TextInput& input, NewsNames& names, const Text
     News news{names.number_of(fields[0]), std::move(fields[1]), std::move(fields[2]), std::move(fields[3]),
               std::move(fields[4])};
     const auto [place, is_new] = known.try_emplace(news.number, all.size(), row.line);
-    check(is_new || says_the_same(news, all[place->second.first]), input.origin, ":", row.line, ": the news ",
-          fields[0], " is already in line ", place->second.second,
-          ", with other content; keep one of the two");
+    check(is_new || news == all[place->second.first], input.origin, ":", row.line, ": the news ", fields[0],
+          " is already in line ", place->second.second, ", with other content; keep one of the two");
     if (is_new) all.push_back(std::move(news));
   };
   read_tsv(input, take, options, report);

@@ -30,6 +30,7 @@ class NewsNames {
 struct News {
   std::int32_t number = 0;
   std::string category, subcategory, title, abstract;  ///< title and abstract may be empty
+  bool operator==(const News&) const = default;
 };
 
 /// A list of news that a user was shown.

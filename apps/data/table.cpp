@@ -14,6 +14,7 @@
 #include "heed/apps/data/text_file.h"
 #include "heed/base/error.h"
 #include "heed/base/json.h"
+#include "heed/base/names.h"
 #include "heed/base/plain_numbers.h"
 #include "heed/base/unicode.h"
 
@@ -602,18 +603,6 @@ void read_table_rows(const TextInput& input, const TableOptions& options, const 
 
 namespace {
 
-/// Returns the fields between single spaces; trailing spaces are ignored.
-std::vector<std::string_view> split_fields(std::string_view line) {
-  while (line.ends_with(' ')) line.remove_suffix(1);
-  std::vector<std::string_view> fields;
-  while (!line.empty()) {
-    const std::size_t end = std::min(line.find(' '), line.size());
-    fields.push_back(line.substr(0, end));
-    line.remove_prefix(std::min(end + 1, line.size()));
-  }
-  return fields;
-}
-
 /// Returns a number of a vector; numbers too small for a float, such as 1e-46, become 0.
 std::optional<float> vector_value(std::string_view text) {
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);  // which from_chars refuses
@@ -659,7 +648,8 @@ void read_word_vectors(const std::string& path, std::int64_t width,
   std::vector<float> values(static_cast<std::size_t>(width));
   while (const auto line = lines.next()) {
     const std::string place = lines.place() + ": ";
-    const std::vector<std::string_view> fields = split_fields(*line);
+    const std::vector<std::string_view> fields =
+        split_at(line->substr(0, line->find_last_not_of(' ') + 1), " ");  // between single spaces
     if (lines.number() == 1 && fields.size() == 2 && whole_number(fields[0]) && whole_number(fields[1])) {
       announced = whole_number(fields[0]);
       check_width(place, *whole_number(fields[1]), width);

@@ -141,8 +141,7 @@ Pieces open_pieces(const TextInput& input, const TextOptions& options) {
   };
 }
 
-}  // namespace
-
+/// Decodes a line without its line end into `text`, as UTF-8. Returns the fault, or "".
 std::string decode_line(std::string_view line, const TextOptions& options, std::string& text,
                         std::int64_t& replaced) {
   return options.encoding == Encoding::utf8 ? decode_utf8(line, options.bad_bytes, text, replaced)
@@ -162,6 +161,8 @@ std::string long_line_message(std::uint64_t max_line_bytes) {
   return concat_text("the line is longer than the ", max_line_bytes,
                      " bytes that data.max_line_bytes allows; is this a text with line ends?");
 }
+
+}  // namespace
 
 TextLines::TextLines(TextInput input, const TextOptions& options, ReadReport* report, Ends ends)
     : input_(std::move(input)),

@@ -112,16 +112,6 @@ struct DataParts {
 ParallelText read_parallel_text(const std::filesystem::path& source, const std::filesystem::path& target,
                                 const TextOptions& options = {}, ReadReport* report = nullptr);
 
-// Shared by the readers of whole files and of streams: lines from bytes that arrive in pieces, and
-// characters from the bytes of a line.
-
-/// Decodes a line without its line end into `text`, as UTF-8. Returns the fault, or "".
-std::string decode_line(std::string_view line, const TextOptions& options, std::string& text,
-                        std::int64_t& replaced);
-
-/// Returns the message "the line is longer than ...".
-std::string long_line_message(std::uint64_t max_line_bytes);
-
 /// Cuts bytes that arrive in pieces into lines, in linear time. Keeps at most the beginning of one line, up
 /// to the limit. In UTF-8, a byte-order mark at the start is left out.
 class LineSplitter {

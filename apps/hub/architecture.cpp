@@ -218,10 +218,8 @@ std::string published_activation(const std::string& ours) {
 
 const MemberTable& common_members() {
   static const MemberTable table{
-      .only = {{"pruned_heads", Json::object()},
-               {"quantization_config", nullptr},
-               {"per_layer_config", nullptr},
-               {"cross_attention_hidden_size", nullptr}},
+      .only = Json::parse(R"({"pruned_heads": {}, "quantization_config": null, "per_layer_config": null,
+                              "cross_attention_hidden_size": null})"),
       .read = "model_type architectures vocab_size tie_word_embeddings eos_token_id",
       .without_effect =
           "transformers_version _name_or_path dtype torch_dtype use_cache "
@@ -342,25 +340,19 @@ Json published_ends(const RunContent& run) {
   return run.ends.size() == 1 ? Json(run.ends[0]) : Json(run.ends);
 }
 
-void check_fits(std::string_view layout, const Json& model, const FixedSettings& fixed,
-                const std::vector<std::pair<const char*, std::vector<Json>>>& allowed) {
-  std::vector<std::pair<const char*, std::vector<Json>>> rows;
-  for (const auto& [name, value] : fixed) rows.emplace_back(name, std::vector<Json>{value});
-  rows.insert(rows.end(), allowed.begin(), allowed.end());
+void check_fits(std::string_view layout, const Json& model, const Json& fixed, const Json& allowed) {
   std::vector<std::string> misfits;
-  for (const auto& [name, values] : rows) {
-    if (!model.contains(name) || std::ranges::count(values, model[name]) > 0) continue;
+  const auto check_setting = [&](const std::string& name, const Json& values) {
+    if (!model.contains(name) || std::ranges::count(values, model[name]) > 0) return;
     std::vector<std::string> wanted;
     for (const Json& one : values) wanted.push_back(dumped(one));
     misfits.push_back(
         concat_text("model.", name, " is ", dumped(model[name]), " (it has ", listed(wanted, " or "), ")"));
-  }
+  };
+  for (const auto& [name, value] : fixed.items()) check_setting(name, Json::array({value}));
+  for (const auto& [name, values] : allowed.items()) check_setting(name, values);
   check(misfits.empty(), "the layout of ", layout,
         " does not support these settings of the run: ", listed(misfits));
-}
-
-std::vector<Json> classic_activations() {
-  return {"relu", "gelu", "gelu_tanh", "silu"};
 }
 
 bool ties_output(ImportPlan& plan, const Config& config, const Tensors& tensors, const std::string& map,

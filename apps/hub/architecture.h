@@ -65,15 +65,12 @@ class WeightNames {
   std::vector<WeightName> names_;
 };
 
-/// Returns the prefix of a name in the file ("bert.", "0.auto_model."); empty if there is no weight
-/// of this name.
+/// Returns the prefix of a name in the file ("bert.", "0.auto_model."); "" if there is no such weight.
 std::string prefix_of(const Tensors& tensors, std::string_view name);
-/// If the "model" settings scale embeddings, scales the table itself, because published layouts do
-/// not scale. An output map that was tied to the table keeps the unscaled values. Returns whether
-/// the two are still tied.
+/// If the "model" settings scale embeddings, scales the table itself, because published layouts do not scale.
+/// An output map that was tied to it keeps the unscaled values. Returns whether the two are still tied.
 bool fold_embedding_scale(Tensors& weights, const Json& model);
-/// Adds a bias of zeros to every linear map without one whose name contains `part`, for layouts
-/// that require biases.
+/// Adds a bias of zeros to every linear map without one whose name contains `part`.
 void add_missing_biases(Tensors& weights, std::string_view part);
 
 // --- config.json
@@ -88,11 +85,10 @@ struct ConfigMember {
   Json fallback = {};
 };
 
-/// The members of config.json that do not become a setting by themselves. `transformers` reads no
-/// member beyond the tables and the settings.
+/// The members of config.json that do not become a setting by themselves. `transformers` reads no others.
 struct MemberTable {
-  /// The only supported value, of a list that of each element. Another is refused by name.
-  std::vector<std::pair<const char*, Json>> only = {};
+  /// The only supported value of each, in a list that of each element. Another is refused by name.
+  Json only;
   std::string_view read = {};            ///< by the import of the architecture, separated by spaces
   std::string_view without_effect = {};  ///< on what the model answers
 };
@@ -124,7 +120,7 @@ class Config {
   /// Throws unless the member is absent or has this value, in a list each element.
   void expect(const char* name, const Json& value) const;
   void expect(const MemberTable& table) const {
-    for (const auto& [name, value] : table.only) expect(name, value);
+    for (const auto& [name, value] : table.only.items()) expect(name.c_str(), value);
   }
   /// Whether a member is absent or has this value.
   bool is(const char* name, const Json& value) const { return !has(name) || json_[name] == value; }
@@ -144,14 +140,11 @@ class Config {
 /// Returns the members of config.json that correspond to settings of "model".
 Json published_members(const Json& model, std::span<const ConfigMember> members);
 
-/// Values of "model" that an architecture always has: an import sets them, and an export needs them.
-using FixedSettings = std::vector<std::pair<const char*, Json>>;
-/// Throws an Error listing the "model" settings whose value the layout cannot express, neither the `fixed`
-/// value nor, for others, one that is `allowed`. Settings that do not exist are ignored.
-void check_fits(std::string_view layout, const Json& model, const FixedSettings& fixed,
-                const std::vector<std::pair<const char*, std::vector<Json>>>& allowed);
-/// Returns the activations of feed-forward layers without a gate, for check_fits().
-std::vector<Json> classic_activations();
+/// Throws an Error listing the "model" settings whose value the layout cannot express: other than `fixed`,
+/// which an import sets, and for others none of the list in `allowed`. Settings that do not exist are ignored.
+void check_fits(std::string_view layout, const Json& model, const Json& fixed, const Json& allowed);
+/// The activations of feed-forward layers without a gate, for check_fits().
+inline const Json classic_activations = {"relu", "gelu", "gelu_tanh", "silu"};
 
 // --- import and export
 
@@ -170,9 +163,8 @@ struct ImportPlan {
   std::vector<std::string> labels = {};
 };
 
-/// Whether the output map is tied to the embedding, both given by their published names.
-/// config.json decides, or `by_default` if it says nothing, unless the file has a separate map. The
-/// plan receives the comparison to make, or a remark.
+/// Whether the output map is tied to the embedding, both given by their published names. config.json decides,
+/// or `by_default`, unless the file has a separate map. The plan receives the comparison to make, or a remark.
 bool ties_output(ImportPlan& plan, const Config& config, const Tensors& tensors, const std::string& map,
                  const std::string& embedding, bool by_default = true);
 
@@ -226,8 +218,8 @@ std::vector<Architecture> marian_architectures();
 
 /// Returns all architectures. A run is exported as the first that can express it.
 std::span<const Architecture> architectures();
-/// Returns the architecture that config.json names. For an unknown one, throws an Error listing the
-/// known ones and some weight names; for an unsupported head, one listing the supported ones.
+/// Returns the architecture that config.json names. Throws an Error for an unknown one and an unsupported
+/// head, listing the known ones.
 const Architecture& find_architecture(const Config& config, const Tensors& tensors);
 /// Returns the architecture that a run is exported as. Throws an Error if there is none.
 const Architecture& find_architecture(const RunContent& run);
@@ -242,19 +234,19 @@ struct PublishedTexts {
   std::string generation = {};             ///< generation_config.json; empty: there is none
 };
 
-/// Returns the tokenizers of a run, and adapts the settings to them. Throws an Error for a tokenizer
-/// without the token that ends a text or, for a masked model, the one that is filled in.
+/// Returns the tokenizers of a run, and adapts the settings to them. Throws an Error for a tokenizer without
+/// the token that ends a text or, for a masked model, the one that is filled in.
 NamedFiles imported_files(const PublishedTexts& texts, const Config& config, const ImportPlan& plan,
                           Settings& settings, std::vector<std::string>& remarks);
 
 // --- weights (architecture.cpp)
 
-/// Converts published weights to heed's, in f32. Throws an Error listing missing and unknown names,
-/// and for a copy that differs. Unused weights may be unreadable.
+/// Converts published weights to heed's, in f32. Throws an Error listing missing and unknown names, and for a
+/// copy that differs. Unused weights may be unreadable.
 Tensors our_weights(const Tensors& published, const UnsupportedTensors& unread, const ImportPlan& plan,
                     std::string_view what);
-/// Converts heed's weights (or their gradients) to published ones. Throws an Error for a weight
-/// without a published name, and for a missing one.
+/// Converts heed's weights (or their gradients) to published ones. Throws an Error for a weight without a
+/// published name, and for a missing one.
 Tensors published_weights(const ExportPlan& plan, std::string_view what);
 
 }  // namespace heed::hub

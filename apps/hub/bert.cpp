@@ -32,17 +32,15 @@ const std::vector<ConfigMember> distilbert_members = {{"dim", "width", 1, 65536}
 
 /// The table of all encoders in this file: they read the same, under different names.
 const MemberTable encoder_table{
-    .only = {{"position_embedding_type", "absolute"}, {"is_decoder", false}, {"add_cross_attention", false}},
+    .only = Json::parse(
+        R"({"position_embedding_type": "absolute", "is_decoder": false, "add_cross_attention": false})"),
     .read = "num_hidden_layers n_layers max_position_embeddings pad_token_id id2label problem_type",
     .without_effect =
         "classifier_dropout qa_dropout seq_classif_dropout sinusoidal_pos_embds tie_weights_ output_past "
         "directionality"};
 
-const FixedSettings encoder_settings = {{"norm", "post"},
-                                        {"norm_kind", "layer"},
-                                        {"positions", "learned"},
-                                        {"embedding_norm", true},
-                                        {"scale_embeddings", false}};
+const Json encoder_settings = Json::parse(R"({"norm": "post", "norm_kind": "layer", "positions": "learned",
+                                              "embedding_norm": true, "scale_embeddings": false})");
 
 /// The differences between the encoders in this file. The names of their weights follow a prefix.
 struct EncoderKind {
@@ -175,12 +173,9 @@ void import_classes(ImportPlan& plan, const EncoderKind& kind, const Config& con
   plan.settings["data"]["label_separator"] = separator_of_labels(config, plan.labels);
   add_found(plan.names, tensors, kind.pooler, "pooler");
   add_found(plan.names, tensors, kind.classes, "output");
-  model.update({{"pooling", "first"},
-                {"pooler", kind.pooler_activation},
-                {"local_width", 0},
-                {"sparse_features", 0},
-                {"word_dropout", 0.0},
-                {"embedding_deviation", 0.0}});
+  model.update(Json::parse(R"({"pooling": "first", "local_width": 0, "sparse_features": 0,
+                               "word_dropout": 0.0, "embedding_deviation": 0.0})"));
+  model["pooler"] = kind.pooler_activation;
   plan.task = "classify";
 }
 
@@ -223,7 +218,7 @@ ImportPlan import_encoder(const EncoderKind& kind, const Config& config, const T
   Json model = config.model(kind.members);
   if (!model.contains("epsilon")) model["epsilon"] = 1e-12;  // DistilBERT's
   model.update({{"encoder_layers", layers}, {"attention_bias", true}});
-  for (const auto& [name, value] : encoder_settings) model[name] = value;
+  model.update(encoder_settings);
   ImportPlan plan{"embed_text",
                   {{"tokenizer", {{"begin", kind.begin}}}},
                   encoder_names(kind, layers, first),
@@ -283,16 +278,12 @@ std::map<std::string, Json> sentence_files(const Json& settings) {
 ExportPlan export_bert(RunContent run) {
   const bool has_head = run.task == "language_model", has_classes = run.task == "classify";
   const Json& model = run.settings.at("model");
-  check_fits("BERT", model, encoder_settings,
-             {{"activation", classic_activations()},
-              {has_head ? "decoder_attention" : "encoder_attention", {"dot_product"}},
-              {"head_width", {0}},
-              {"share_layers", {"none"}},
-              {"output_transform", {true}},
-              {"local_width", {0}},
-              {"sparse_features", {0}},
-              {"pooling", has_classes ? std::vector<Json>{"first"} : std::vector<Json>{"mean", "first"}},
-              {"pooler", {has_classes ? "tanh" : "none"}}});
+  Json allowed = Json::parse(R"({"head_width": [0], "share_layers": ["none"], "output_transform": [true],
+      "local_width": [0], "sparse_features": [0], "pooling": ["mean", "first"], "pooler": ["none"]})");
+  if (has_classes) allowed.update({{"pooling", Json::array({"first"})}, {"pooler", Json::array({"tanh"})}});
+  allowed["activation"] = classic_activations;
+  allowed[has_head ? "decoder_attention" : "encoder_attention"] = Json::array({"dot_product"});
+  check_fits("BERT", model, encoder_settings, allowed);
   const NoGrad no_grad;
   const auto layers = model.at(has_head ? "decoder_layers" : "encoder_layers").get<std::int64_t>();
   const bool tied = !has_head || model.at("tie_embeddings") != "none";

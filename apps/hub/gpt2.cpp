@@ -20,17 +20,15 @@ const std::vector<ConfigMember> gpt2_members = {{"n_embd", "width", 1, 65536},
                                                 {"activation_function", "activation", 0, 0, "gelu_new"},
                                                 {"layer_norm_epsilon", "epsilon", 0, 0, 1e-5}};
 
-const MemberTable gpt2_table{.only = {{"is_causal", true},
-                                      {"scale_attn_weights", true},
-                                      {"scale_attn_by_inverse_layer_idx", false},
-                                      {"add_cross_attention", false}},
-                             .read = "n_inner embd_pdrop",
-                             .without_effect =
-                                 "n_ctx reorder_and_upcast_attn summary_type summary_use_proj "
-                                 "summary_activation summary_proj_to_labels summary_first_dropout "
-                                 "task_specific_params"};
+const MemberTable gpt2_table{
+    .only = Json::parse(R"({"is_causal": true, "scale_attn_weights": true,
+                            "scale_attn_by_inverse_layer_idx": false, "add_cross_attention": false})"),
+    .read = "n_inner embd_pdrop",
+    .without_effect =
+        "n_ctx reorder_and_upcast_attn summary_type summary_use_proj summary_activation "
+        "summary_proj_to_labels summary_first_dropout task_specific_params"};
 
-const FixedSettings gpt2_settings = {{"norm", "pre"}, {"norm_kind", "layer"}, {"positions", "learned"}};
+const Json gpt2_settings = Json::parse(R"({"norm": "pre", "norm_kind": "layer", "positions": "learned"})");
 
 /// Returns the weight names of GPT-2. In models published with the head, they begin with
 /// "transformer.", except for the head itself.
@@ -71,7 +69,7 @@ ImportPlan import_gpt2(const Config& config, const Tensors& tensors) {
                 {"tie_embeddings", tied ? "decoder" : "none"},
                 {"scale_embeddings", false},
                 {"attention_bias", true}});
-  for (const auto& [name, value] : gpt2_settings) model[name] = value;
+  model.update(gpt2_settings);
   plan.settings["model"] = std::move(model);
   if (config.value("embd_pdrop", 0.1) != config.value("resid_pdrop", 0.1))
     plan.remarks.emplace_back("embd_pdrop differs from resid_pdrop, but model.dropout sets both");
@@ -86,14 +84,10 @@ bool is_gpt2(const RunContent& run) {
 /// unscaled, because GPT-2 does not scale.
 ExportPlan export_gpt2(RunContent run) {
   const Json& model = run.settings.at("model");
-  check_fits("GPT-2", model, gpt2_settings,
-             {{"activation", classic_activations()},
-              {"decoder_attention", {"dot_product"}},
-              {"head_width", {0}},
-              {"share_layers", {"none"}},
-              {"embedding_norm", {false}},
-              {"token_types", {0}},
-              {"output_bias", {false}}});
+  Json allowed = Json::parse(R"({"decoder_attention": ["dot_product"], "head_width": [0],
+      "share_layers": ["none"], "embedding_norm": [false], "token_types": [0], "output_bias": [false]})");
+  allowed["activation"] = classic_activations;
+  check_fits("GPT-2", model, gpt2_settings, allowed);
   const NoGrad no_grad;
   const bool tied = fold_embedding_scale(run.weights, model);
   for (const char* const part : {".self_attention.", ".feed_forward."}) add_missing_biases(run.weights, part);

@@ -184,21 +184,13 @@ void set_generation(const PublishedTexts& texts, const Tokenizer& tokenizer, con
     for (const char* const name : {"temperature", "top_k", "top_p"})
       if (generation.has(name))
         settings.set_json(concat_text("generation.", name), generation.value(name, 1.0).dump(), file);
-  const std::pair<const char*, Json> unused[] = {{"repetition_penalty", 1.0},
-                                                 {"no_repeat_ngram_size", 0},
-                                                 {"num_beams", 1},
-                                                 {"min_length", 0},
-                                                 {"min_new_tokens", nullptr},
-                                                 {"bad_words_ids", nullptr},
-                                                 {"suppress_tokens", nullptr},
-                                                 {"begin_suppress_tokens", nullptr},
-                                                 {"forced_bos_token_id", nullptr},
-                                                 {"forced_eos_token_id", nullptr},
-                                                 {"min_p", nullptr},
-                                                 {"typical_p", 1.0}};
+  const Json neutral = Json::parse(R"({"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "num_beams": 1,
+      "min_length": 0, "min_new_tokens": null, "bad_words_ids": null, "suppress_tokens": null,
+      "begin_suppress_tokens": null, "forced_bos_token_id": null, "forced_eos_token_id": null,
+      "min_p": null, "typical_p": 1.0})");
   std::vector<std::string> names;
-  for (const auto& [name, neutral] : unused)
-    if (!generation.is(name, neutral)) names.emplace_back(name);
+  for (const auto& [name, value] : neutral.items())
+    if (!generation.is(name.c_str(), value)) names.push_back(name);
   if (!names.empty()) remarks.push_back(concat_text(file, ": heed does not use ", listed(names)));
 }
 

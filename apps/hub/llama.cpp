@@ -28,16 +28,15 @@ const std::vector<ConfigMember> llama_members = {{"hidden_size", "width", 1, 655
                                                  {"attention_dropout", "attention_dropout", 0, 0, 0.0},
                                                  {"rms_norm_eps", "epsilon", 0, 0, 1e-6}};
 
-const MemberTable llama_table{.only = {{"is_causal", true},
-                                       {"use_sliding_window", false},
-                                       {"layer_types", "full_attention"},
-                                       {"partial_rotary_factor", 1.0}},
-                              .read =
-                                  "num_key_value_heads head_dim hidden_act attention_bias mlp_bias "
-                                  "rope_parameters rope_theta rope_scaling",
-                              .without_effect = "pretraining_tp sliding_window max_window_layers"};
+const MemberTable llama_table{
+    .only = Json::parse(R"({"is_causal": true, "use_sliding_window": false, "layer_types": "full_attention",
+                            "partial_rotary_factor": 1.0})"),
+    .read =
+        "num_key_value_heads head_dim hidden_act attention_bias mlp_bias rope_parameters rope_theta "
+        "rope_scaling",
+    .without_effect = "pretraining_tp sliding_window max_window_layers"};
 
-const FixedSettings llama_settings = {{"norm", "pre"}, {"norm_kind", "rms"}};
+const Json llama_settings = Json::parse(R"({"norm": "pre", "norm_kind": "rms"})");
 
 /// The gate of the feed-forward layer: its published name, and heed's for the layer.
 constexpr std::pair<const char*, const char*> llama_gates[] = {{"silu", "swiglu"}, {"gelu", "geglu"}};
@@ -150,7 +149,7 @@ ImportPlan import_llama(const Config& config, const Tensors& tensors) {
                 {"feed_forward_bias", kind.feed_forward_bias},
                 {"decoder_attention", attention}});
   model.update(rotary_settings(config));
-  for (const auto& [name, value] : llama_settings) model[name] = value;
+  model.update(llama_settings);
   plan.settings["model"] = std::move(model);
   if (length > most_read_by_llama)
     plan.remarks.push_back(
@@ -195,15 +194,12 @@ ExportPlan export_llama(RunContent run) {
         "model.decoder_attention is ",
         dumped(attention));
   check_fits("Llama", model, llama_settings,
-             {{"activation", {"swiglu", "geglu"}},
-              {"share_layers", {"none"}},
-              {"embedding_norm", {false}},
-              {"token_types", {0}},
-              {"output_bias", {false}}});
+             Json::parse(R"({"activation": ["swiglu", "geglu"], "share_layers": ["none"],
+                             "embedding_norm": [false], "token_types": [0], "output_bias": [false]})"));
   check_fits("Llama", {{"decoder_attention", attention.value("name", "dot_product")}},
-             {{"decoder_attention", "dot_product"}}, {});
+             {{"decoder_attention", "dot_product"}}, Json::object());
   const std::string_view type = llama_type(run);
-  if (type == "qwen3") check_fits("Qwen3", model, {{"feed_forward_bias", false}}, {});
+  if (type == "qwen3") check_fits("Qwen3", model, {{"feed_forward_bias", false}}, Json::object());
   const NoGrad no_grad;
   LlamaKind kind = llama_kind(model);
   if (kind.attention_bias != kind.output_bias) {

@@ -31,22 +31,17 @@ const std::vector<ConfigMember> marian_members = {{"d_model", "width", 1, 65536}
                                                   {"activation_function", "activation", 0, 0, "gelu"},
                                                   {"scale_embedding", "scale_embeddings", 0, 0, false}};
 
-const MemberTable marian_table{.only = {{"share_encoder_decoder_embeddings", true},
-                                        {"tie_word_embeddings", true},
-                                        {"is_encoder_decoder", true},
-                                        {"is_decoder", false},
-                                        {"normalize_before", false},
-                                        {"normalize_embedding", false},
-                                        {"add_final_layer_norm", false},
-                                        {"static_position_embeddings", true},
-                                        {"forced_bos_token_id", nullptr}},
-                               .read = "decoder_start_token_id decoder_vocab_size",
-                               .without_effect =
-                                   "encoder_layerdrop decoder_layerdrop init_std forced_eos_token_id "
-                                   "add_bias_logits classif_dropout classifier_dropout "
-                                   "extra_pos_embeddings num_hidden_layers"};
+const MemberTable marian_table{
+    .only = Json::parse(R"({"share_encoder_decoder_embeddings": true, "tie_word_embeddings": true,
+        "is_encoder_decoder": true, "is_decoder": false, "normalize_before": false,
+        "normalize_embedding": false, "add_final_layer_norm": false, "static_position_embeddings": true,
+        "forced_bos_token_id": null})"),
+    .read = "decoder_start_token_id decoder_vocab_size",
+    .without_effect =
+        "encoder_layerdrop decoder_layerdrop init_std forced_eos_token_id add_bias_logits classif_dropout "
+        "classifier_dropout extra_pos_embeddings num_hidden_layers"};
 
-const FixedSettings marian_settings = {{"norm", "post"}, {"tie_embeddings", "all"}, {"epsilon", 1e-5}};
+const Json marian_settings = Json::parse(R"({"norm": "post", "tie_embeddings": "all", "epsilon": 1e-5})");
 
 /// Adds the layers of one stack.
 void add_marian_layers(WeightNames& names, std::int64_t layers, const std::string& stack) {
@@ -103,7 +98,7 @@ ImportPlan import_marian(const Config& config, const Tensors& tensors) {
   for (const char* const tied : {"coder.embed_tokens.weight", "lm_head.weight"})
     plan.copies.emplace_back(tied, "embedding.weight");
   model.update({{"positions", "sinusoidal_halves"}, {"output_bias", true}, {"attention_bias", true}});
-  for (const auto& [name, value] : marian_settings) model[name] = value;
+  model.update(marian_settings);
   plan.settings["model"] = std::move(model);
   plan.begin = config.integer("decoder_start_token_id", 0, 1 << 30);
   if (config.has("eos_token_id")) plan.end = config.integer("eos_token_id", 0, 1 << 30);
@@ -141,17 +136,12 @@ void sort_sinusoids(Tensors& weights, std::int64_t width) {
 
 ExportPlan export_marian(RunContent run) {
   const Json& model = run.settings.at("model");
-  check_fits("Marian", model, marian_settings,
-             {{"norm_kind", {"layer"}},
-              {"activation", classic_activations()},
-              {"positions", {"sinusoidal", "sinusoidal_halves"}},
-              {"encoder_attention", {"dot_product"}},
-              {"decoder_attention", {"dot_product"}},
-              {"cross_attention", {"dot_product"}},
-              {"head_width", {0}},
-              {"share_layers", {"none"}},
-              {"embedding_norm", {false}},
-              {"pointer", {false}}});
+  Json allowed = Json::parse(R"({"norm_kind": ["layer"], "positions": ["sinusoidal", "sinusoidal_halves"],
+      "encoder_attention": ["dot_product"], "decoder_attention": ["dot_product"],
+      "cross_attention": ["dot_product"], "head_width": [0], "share_layers": ["none"],
+      "embedding_norm": [false], "pointer": [false]})");
+  allowed["activation"] = classic_activations;
+  check_fits("Marian", model, marian_settings, allowed);
   const NoGrad no_grad;
   if (model.at("positions") == "sinusoidal") sort_sinusoids(run.weights, model.at("width"));
   if (!run.weights.contains("output.bias")) run.weights["output.bias"] = Tensor::zeros({run.vocabulary});

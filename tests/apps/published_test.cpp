@@ -360,9 +360,9 @@ TEST_CASE("published: a tokenizer without the marks that every answer needs is r
 TEST_CASE("published: a member of config.json with one supported value is refused by name with another") {
   for (const hub::Architecture& one : hub::architectures())
     for (const hub::MemberTable* const table : {one.members, &hub::common_members()})
-      for (const auto& member : table->only) {
-        const std::string name = member.first;
-        const OrderedJson value = member.second;
+      for (const auto& member : table->only.items()) {
+        const std::string name = member.key();
+        const OrderedJson value = member.value();
         CAPTURE(name);
         const auto refusal = [&](const OrderedJson& said) {
           OrderedJson json = {{"model_type", std::string(one.model_type)}};
@@ -381,7 +381,7 @@ TEST_CASE("published: the table in docs has the members of config.json with one 
   std::string page = "| `model_type` | supported values in `config.json` |\n|---|---|\n";
   const auto add_row = [&](const std::string& names, const hub::MemberTable& table) {
     std::string values;
-    for (const auto& [name, value] : table.only)
+    for (const auto& [name, value] : table.only.items())
       values +=
           concat_text(values.empty() ? "" : ", ", value.empty() ? concat_text("no `", name, '`')
                                                                 : concat_text('`', name, "` ", value.dump()));
