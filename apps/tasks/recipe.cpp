@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "heed/apps/tasks/data.h"
 #include "heed/base/error.h"
 #include "heed/base/plain_numbers.h"
 #include "heed/core/device.h"
@@ -184,7 +183,7 @@ TransformerConfig model_config(const Settings& settings) {
       if (const std::string name = "model." + setting.name; settings.has(name))
         model[setting.name] = Json::parse(settings.json(name));
     TransformerConfig config = transformer_config_from_json(model.dump());
-    if (!model.contains("max_length")) config.max_length = settings.read<TextLimits>("data").max_tokens;
+    if (!model.contains("max_length")) config.max_length = settings.get<std::int64_t>("data.max_tokens");
     config.seed = settings.read<RuntimeSettings>("").seed;
     return config;
   });
