@@ -47,18 +47,6 @@ std::vector<std::string> ordered_as_in(const std::string& run, std::string_view 
   return std::ranges::is_permutation(known, classes) ? known : classes;
 }
 
-/// Computes the F1 of all classes.
-void set_f1(ClassQuality& quality) {
-  ClassQuality::Counts all;
-  const auto occurs = [](const ClassQuality::Counts& counts) { return counts.texts + counts.predicted > 0; };
-  const auto occurring = std::ranges::count_if(quality.classes, occurs);
-  for (const ClassQuality::Counts& counts : quality.classes) {
-    if (occurs(counts)) quality.macro_f1 += counts.f1() / static_cast<double>(occurring);
-    all.texts += counts.texts, all.predicted += counts.predicted, all.right += counts.right;
-  }
-  quality.micro_f1 = all.f1();
-}
-
 }  // namespace
 
 std::string classes_to_json(const std::vector<std::string>& classes) {
@@ -123,11 +111,6 @@ std::vector<ClassSet> ClassHead::targets(const LabelledText& text) const {
   std::vector<ClassSet> targets;
   for (const std::int32_t label : classes_of(text, all_classes(text))) targets.push_back({label});
   return targets;
-}
-
-std::vector<float> ClassHead::weights(const LabelledText& train, const std::vector<ClassSet>& targets) const {
-  const bool balanced = settings_.read<ClassSettings>("training").weights == ClassSettings::Weights::balanced;
-  return example_weights(train, balanced ? single_classes(targets) : ClassSet());
 }
 
 Loss ClassHead::loss(const ClassLogits& logits, const std::vector<ClassSet>& targets, const Tensor& weights,
@@ -208,7 +191,15 @@ ClassQuality ClassHead::quality(const std::vector<Output>& scores, const std::ve
   }
   quality.loss /= std::max(known, 1.);
   quality.accuracy = all_right / static_cast<double>(scores.size());
-  set_f1(quality);
+  ClassQuality::Counts all;
+  double occurring = 0;
+  for (const ClassQuality::Counts& counts : quality.classes) {
+    occurring += counts.texts + counts.predicted > 0 ? 1 : 0;
+    all.texts += counts.texts, all.predicted += counts.predicted, all.right += counts.right;
+  }
+  for (const ClassQuality::Counts& counts : quality.classes)
+    quality.macro_f1 += counts.f1() / std::max(occurring, 1.);
+  quality.micro_f1 = all.f1();
   return quality;
 }
 

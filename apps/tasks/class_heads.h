@@ -56,15 +56,17 @@ struct ClassQuality {
   std::vector<std::vector<std::int64_t>> confusion = {};
 };
 
-/// One class for each example. The scores of an example are the logarithms of the probabilities of its classes. Its
-/// file is "classes.json", the names of the classes in the order of the outputs.
+/// One class for each example. Scores are the logarithms of the probabilities of the classes. The file is
+/// "classes.json", the names of the classes in the order of the outputs.
 class ClassHead {
  public:
   using Target = ClassSet;
   static constexpr bool has_classes = true;
 
   ClassHead(const TaskKind& kind, const Settings& settings)
-      : kind_(kind), settings_(settings), separator_(settings.read<LabelledData>("data").label_separator) {}
+      : kind_(kind),
+        settings_(settings),
+        separator_(settings.read<LabelledData>("data").reading.label_separator) {}
   virtual ~ClassHead() = default;
 
   /// Throws a SettingsError for settings of training that contradict each other.
@@ -74,11 +76,11 @@ class ClassHead {
           "training.keep_best_by=micro_f1 is for texts with several labels (data.label_separator); with one "
           "label each it equals the accuracy");
   }
-  /// Returns remarks to print before training; `input` describes what the model reads. Throws a SettingsError if
-  /// the data does not suit the settings.
+  /// Returns remarks to print before training; `input` describes what the model reads. Throws a
+  /// SettingsError if the data does not suit the settings.
   virtual std::vector<std::string> review(const TextParts& parts, const std::string& unit,
                                           const std::string& input) const;
-  /// Returns class_names() or, if training starts from a run of the same task and classes, these in its order.
+  /// Learns class_names(); if training starts from a run of the same task and classes, in its order.
   /// Throws a SettingsError for a label that is not of "data.label_type".
   NamedFiles learned_files(const LabelledText& train) const;
   /// Returns the names of the classes.
@@ -90,7 +92,11 @@ class ClassHead {
 
   /// Returns the classes of each example. Throws an Error with the place of the first label that is none.
   virtual std::vector<ClassSet> targets(const LabelledText& text) const;
-  virtual std::vector<float> weights(const LabelledText& train, const std::vector<ClassSet>& targets) const;
+  /// Returns the class of each example if examples of rare classes count more, else nothing.
+  virtual std::vector<std::int32_t> balanced_classes(const std::vector<ClassSet>& targets) const {
+    const auto weights = settings_.read<ClassSettings>("training").weights;
+    return weights == ClassSettings::Weights::equal ? std::vector<std::int32_t>() : single_classes(targets);
+  }
   /// `weights`: of the examples; undefined: all are equal.
   virtual Loss loss(const ClassLogits& logits, const std::vector<ClassSet>& targets, const Tensor& weights,
                     double label_smoothing) const;
@@ -102,7 +108,8 @@ class ClassHead {
                           const std::vector<ClassSet>& targets) const {
     sparse.fit_shares(logits, single_classes(targets));
   }
-  /// Returns the chosen classes with the probability that exactly these are right, and all classes as alternatives.
+  /// Returns the chosen classes with the probability that exactly these are right, and all classes as
+  /// alternatives.
   std::vector<Prediction> predictions(const std::vector<Output>& scores) const;
   /// Returns "5 of 893 texts have labels that training lacks, ...", or "" if there are none.
   virtual std::string remark_on(const LabelledText& text, const std::string& unit) const;
@@ -138,8 +145,8 @@ class ClassHead {
   }
   /// The most classes of a confusion matrix: a larger one is unreadable.
   virtual std::size_t most_confused() const { return 200; }
-  /// Returns the classes, followed in byte order by labels of the text that training did not have. If no label is
-  /// one of the classes, none is added, because the column is probably wrong; targets() then names the first label.
+  /// Returns the classes, followed in byte order by labels of the text that training did not have. If no
+  /// label is one of the classes, none is added, because the column is probably wrong: see targets().
   std::vector<std::string> all_classes(const LabelledText& text) const;
   static std::vector<std::int32_t> single_classes(const std::vector<ClassSet>& sets) {
     std::vector<std::int32_t> classes;
@@ -164,9 +171,7 @@ class ClassSetHead : public ClassHead {
           "training.class_weights is for texts with one label each, not for data.label_separator");
   }
   std::vector<ClassSet> targets(const LabelledText& text) const override;
-  std::vector<float> weights(const LabelledText& train, const std::vector<ClassSet>&) const override {
-    return example_weights(train);
-  }
+  std::vector<std::int32_t> balanced_classes(const std::vector<ClassSet>&) const override { return {}; }
   Loss loss(const ClassLogits& logits, const std::vector<ClassSet>& targets, const Tensor& weights,
             double label_smoothing) const override;
   Tensor scores(const ClassLogits& logits) const override { return logits.multilabel_log_probabilities(); }

@@ -1,19 +1,21 @@
-// Classification of texts or images: an encoder whose output, pooled over the tokens or patches, is mapped to the
-// classes (models/classifier.h). Labelled examples come from files (apps/data/labelled_text.h); without them it
-// learns the values of short ListOps expressions, made by rule.
+// Classification of texts or images: an encoder whose output, pooled over the tokens or patches, is mapped
+// to the classes (models/classifier.h). Labelled examples come from files (apps/data/labelled_text.h);
+// without them it learns the values of short ListOps expressions, made by rule.
 //
-// Files of a run beside the weights: classes.json, and tokenizer.json or, for images, image.txt. Parts of the data:
-// train, valid, test.
+// Files of a run beside the weights: classes.json, and tokenizer.json or, for images, image.txt. Parts of
+// the data: train, valid, test.
 
+#include "heed/apps/data/idx.h"
 #include "heed/apps/data/synthetic_texts.h"
 #include "heed/apps/tasks/class_heads.h"
-#include "heed/apps/tasks/inputs.h"
 
 namespace heed {
 namespace {
 
 constexpr MetricKind class_metrics[] = {
     {"accuracy", true}, {"loss", false}, {"macro_f1", true}, {"micro_f1", true}};
+
+// --- settings
 
 struct Expressions {
   std::int64_t count = 20000;
@@ -67,32 +69,108 @@ LabelledText draw_expressions(const Settings& settings) {
   return draw_listops(settings.read<SplitOptions>("data").seed, expressions.count, expressions.rule);
 }
 
-/// The task: an input and a head.
+// --- the task
+
+/// An image: a line of numbers (image_line() in apps/data/idx.h) or an entry of an idx file. The size that a
+/// model reads is in "image.txt", as an example.
+class ImageInput {
+ public:
+  using Item = Tokens;  ///< the values, which the model turns into patches
+  using Model = EncoderClassifier;
+  static constexpr const char* unit = "images";
+  static constexpr EpochLimit epoch_limit = SingleTextInput::epoch_limit;
+  static constexpr bool fits_batches = false;
+
+  /// Whether data are images, according to the format or, if none is given, the name of the data.
+  static bool reads(const LabelledData& data) {
+    return data.reading.format == "idx" || (data.reading.format.empty() && is_idx_name(data.files.file));
+  }
+
+  explicit ImageInput(const Settings& settings) {
+    size_.rows = size_.columns = settings.read<LabelledData>("data").patch;
+  }
+  /// A table, such as examples in memory, has images as lines.
+  LabelledText read(const std::string& path, const Settings& layout, ReadReport& report) const {
+    const auto data = layout.read<LabelledData>("data");
+    if (!reads(data)) return read_labelled_text(path, labelled_options(layout, path), &report);
+    const LabelledOptions& reading = data.reading;
+    if (!reading.label_column.empty() || !reading.text_columns.empty() || !reading.weight_column.empty() ||
+        reading.header != Header::detected || !reading.delimiter.empty())
+      throw SettingsError(
+          "data.label_column, data.text_columns, data.weight_column, data.header and data.delimiter are for "
+          "tables, not for images");
+    return read_labelled_images(path, path == data.files.file ? data.labels : "", reading.text);
+  }
+  void read_rows(const std::string& file, const TakeText& /*take*/, ReadReport& /*report*/) const {
+    throw SettingsError(file + ": the run reads images, not tables");
+  }
+  NamedFiles learned_files(const LabelledText& train, const auto& /*learn_tokenizer*/) const {
+    return {{"image.txt", image_line(parse_image_line(train.texts.front()), 0) + "\n"}};
+  }
+  void open(const ReadFile& read) {
+    const std::string line = read("image.txt");
+    size_ = parse_image_line(line.substr(0, line.find('\n')));
+  }
+  std::int64_t vocabulary() const { return 0; }
+  std::string description() const { return concat_text("images of ", size_.rows, " x ", size_.columns); }
+  std::string remark_on(const LabelledText& /*text*/) const { return ""; }
+  std::string take_truncation_message() const { return ""; }
+  Item item(std::string_view line) const {
+    const Images image = parse_image_line(line);
+    check(image.rows == size_.rows && image.columns == size_.columns, "an image of ", image.rows, " x ",
+          image.columns, "; the model reads those of ", size_.rows, " x ", size_.columns);
+    Tokens values;
+    for (const char value : image.pixels[0]) values.push_back(static_cast<unsigned char>(value));
+    return values;
+  }
+  Item item(const LabelledText& text, std::size_t index) const { return item(text.texts[index]); }
+
+  std::unique_ptr<Module> make_model(const TransformerConfig& config, const Settings& trained,
+                                     std::int64_t batch_tokens) const {
+    const std::int64_t patch = trained.read<LabelledData>("data").patch;
+    return model_of<ImageClassifier>(ImageClassifierConfig{config, size_.rows, size_.columns, patch},
+                                     batch_tokens);
+  }
+  /// The encoder sees the patches of an image.
+  Lengths lengths(const std::vector<Item>& items, const Model& model) const {
+    return {std::vector(items.size(), static_cast<std::int32_t>(model.config().max_length)), {}};
+  }
+  ClassLogits logits(Model& model, const std::vector<Item>& items, Context& context) const {
+    return model.part_logits(pad_tokens(items, model.device()), context);
+  }
+  void show(CaptureFile& file, const std::string& name, const Capture& capture, const Item& /*item*/) const {
+    file.add(name, capture);
+  }
+
+ private:
+  Images size_;  // an example of it
+};
+
+template <class Input, class Head>
+using Classifier = LabelledLearner<Input, Head, draw_expressions>;
+
 std::unique_ptr<Learner> make_classifier(const TaskKind& kind, Settings settings) {
   const auto data = settings.read<LabelledData>("data");
-  if (!ImageInput::reads(data) && data.label_separator.empty())
-    return std::make_unique<LabelledLearner<SingleTextInput, ClassHead>>(kind, settings, draw_expressions);
-  if (!ImageInput::reads(data))
-    return std::make_unique<LabelledLearner<SingleTextInput, ClassSetHead>>(kind, settings, draw_expressions);
-  if (data.label_separator.empty())
-    return std::make_unique<LabelledLearner<ImageInput, ClassHead>>(kind, settings, draw_expressions);
-  throw SettingsError("data.label_separator is for texts, not for images");
+  const bool images = ImageInput::reads(data), several = !data.reading.label_separator.empty();
+  if (images && several) throw SettingsError("data.label_separator is for texts, not for images");
+  if (images) return std::make_unique<Classifier<ImageInput, ClassHead>>(kind, std::move(settings));
+  if (several) return std::make_unique<Classifier<SingleTextInput, ClassSetHead>>(kind, std::move(settings));
+  return std::make_unique<Classifier<SingleTextInput, ClassHead>>(kind, std::move(settings));
 }
 
 }  // namespace
 
 const TaskKind& classify_task() {
   static const TaskKind kind = {
-      .name = "classify",
-      .summary = "Trains, evaluates and uses a classifier of texts",
-      .stacks = Stacks::encoder,
-      .metrics = class_metrics,
-      .settings = classify_settings,
-      .names_data = names_labelled_data,
-      .make_learner = make_classifier,
-      .examples = {{"",
-                    {{"text", "A text"}, {"label", "The name of its class", true, "|"}, weight_of_example}}},
-      .fine_tuning = for_fine_tuning};
+      "classify",
+      "Trains, evaluates and uses a classifier of texts",
+      Stacks::encoder,
+      class_metrics,
+      classify_settings,
+      names_labelled_data,
+      make_classifier,
+      {{"", {{"text", "A text"}, {"label", "The name of its class", true, "|"}, weight_of_example}}},
+      for_fine_tuning};
   return kind;
 }
 

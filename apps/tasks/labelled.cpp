@@ -27,30 +27,22 @@ bool names_labelled_data(const Settings& settings) {
 
 LabelledOptions labelled_options(const Settings& layout, const std::string& path) {
   const auto data = layout.read<LabelledData>("data");
-  const bool pairs = layout.has("data.first_column"), numbers = !layout.has("data.label_type");
+  LabelledOptions options = data.reading;
+  options.pairs = layout.has("data.first_column");
+  options.numbers = !layout.has("data.label_type");
+  options.drop_missing = data.missing == LabelledData::Missing::drop;
+  if (!data.first_column.empty()) options.text_columns = {data.first_column};
+  if (path != data.files.file) options.weight_column.clear();
   if (!data.labels.empty())
     throw SettingsError(
         concat_text("data.labels (\"", data.labels,
                     "\") is for images, data.format=idx; texts have their labels in the same file"));
-  if (data.format.empty() && std::filesystem::is_regular_file(path) && labelled_format(path).empty())
+  if (options.format.empty() && std::filesystem::is_regular_file(path) && labelled_format(path).empty())
     throw SettingsError(concat_text(
         path, ": its name does not say how it is laid out; give ",
-        pairs ? "data.format=tsv, csv or jsonl"
-              : concat_text("data.format=lines (a ", numbers ? "number" : "label",
-                            ", a space and a text on each line), data.format=csv, tsv or jsonl")));
-  LabelledOptions options{.format = data.format,
-                          .text = data.text,
-                          .label_column = data.label_column,
-                          .text_columns = data.text_columns,
-                          .pairs = pairs,
-                          .second_column = data.second_column,
-                          .label_separator = data.label_separator,
-                          .numbers = numbers,
-                          .header = data.header,
-                          .delimiter = data.delimiter,
-                          .drop_missing = data.missing == LabelledData::Missing::drop};
-  if (!data.first_column.empty()) options.text_columns = {data.first_column};
-  if (path == data.files.file) options.weight_column = data.weight_column;
+        options.pairs ? "data.format=tsv, csv or jsonl"
+                      : concat_text("data.format=lines (a ", options.numbers ? "number" : "label",
+                                    ", a space and a text on each line), data.format=csv, tsv or jsonl")));
   return options;
 }
 
@@ -201,14 +193,6 @@ SparseBatch sparse_batch(const std::vector<TextFeatures>& features, Device devic
   }
   batch.values = Tensor::from(values, batch.ids.shape(), device);
   return batch;
-}
-
-std::vector<Output> rows_of(const Tensor& matrix) {
-  const std::vector<float> all = matrix.to_vector<float>();
-  std::vector<Output> rows;
-  for (auto next = all.begin(); next != all.end(); next += matrix.size(1))
-    rows.emplace_back(next, next + matrix.size(1));
-  return rows;
 }
 
 }  // namespace heed

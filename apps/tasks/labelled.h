@@ -7,12 +7,13 @@
 #include "heed/apps/data/labelled_text.h"
 #include "heed/apps/data/text_features.h"
 #include "heed/apps/tasks/examples.h"
+#include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/autograd.h"
 #include "heed/models/classifier.h"
 
-// Tasks that learn labels of texts, of pairs of texts or of images. Such a task names an input
-// (apps/tasks/inputs.h), which reads examples for a model, and a head, which says what the outputs mean:
-// classes (apps/tasks/class_heads.h) or a number (apps/tasks/rate.cpp). LabelledLearner is the rest.
+// Tasks that learn labels of texts, of pairs of texts or of images. Such a task names an input, which reads
+// examples for a model: texts (here), pairs (match.cpp) or images (classify.cpp); and a head, which says what
+// the outputs mean: classes (class_heads.h) or a number (rate.cpp). LabelledLearner is the rest.
 
 namespace heed {
 
@@ -39,18 +40,12 @@ struct LabelledData {
   std::string formats_help = {}, label_help = {};
 
   DataFiles files = {.what = "Labelled texts", .form = ": a file (plain or gzip) or a folder"};
-  std::string format = {};
-  TextOptions text = {};
-  Header header = Header::detected;
-  std::string delimiter = {};
+  LabelledOptions reading = {};
   enum class Missing { error, drop } missing = Missing::error;
-  std::string labels = {};
+  std::string labels = {}, first_column = {}, positive_label = {};
   std::int64_t patch = 4;
-  std::string first_column = {}, second_column = {}, label_column = {}, label_separator = {};
   /// The type of labels in Python. Elsewhere they are text.
   enum class LabelType { unknown, text, integer, number, boolean } label_type = LabelType::unknown;
-  std::string weight_column = {}, positive_label = {};
-  std::vector<std::string> text_columns = {};
   SplitOptions split = {.valid_fraction = 0.1, .stratified = true};
   TextLimits limits = {};
 };
@@ -61,10 +56,11 @@ void for_each_setting(auto&& visit, LabelledData& data) {
   for_each_setting(visit, data.files);
   std::vector<std::string> formats = data.formats;
   formats.insert(formats.begin(), "");
-  visit(data.format, "format", formats, data.formats_help + "; empty: from the name, if it implies one");
-  for_each_setting(visit, data.text);
-  visit_header(visit, data.header);
-  visit_delimiter(visit, data.delimiter);
+  visit(data.reading.format, "format", formats,
+        data.formats_help + "; empty: from the name, if it implies one");
+  for_each_setting(visit, data.reading.text);
+  visit_header(visit, data.reading.header);
+  visit_delimiter(visit, data.reading.delimiter);
   visit(data.missing, "missing", {"error", "drop"},
         "Tables: whether a row without a label or text (empty; in jsonl, null) is an error, or is dropped "
         "and reported");
@@ -77,12 +73,12 @@ void for_each_setting(auto&& visit, LabelledData& data) {
   if (data.has_pairs) {
     visit(data.first_column, "first_column",
           "Column of the first text: number or name; empty: \"first\", or detected and reported", column);
-    visit(data.second_column, "second_column",
+    visit(data.reading.second_column, "second_column",
           "Column of the second text: number or name; empty: \"second\", or detected and reported", column);
   }
-  visit(data.label_column, "label_column", data.label_help, column);
+  visit(data.reading.label_column, "label_column", data.label_help, column);
   if (has_images)
-    visit(data.label_separator, "label_separator",
+    visit(data.reading.label_separator, "label_separator",
           "Separator between the labels of a text that may have several (or none), such as a comma; in jsonl "
           "they may be a list; empty: every text has one label",
           fixed);
@@ -91,7 +87,7 @@ void for_each_setting(auto&& visit, LabelledData& data) {
           "What labels are in Python, which sets it from the examples; classes of text are in byte order, "
           "others in numeric order; empty: text, integers in numeric order",
           fixed);
-  visit(data.weight_column, "weight_column",
+  visit(data.reading.weight_column, "weight_column",
         "Tables: column with the weight of each example in training, a number from 0 up; column number or "
         "name; empty: equal weights",
         column);
@@ -99,7 +95,7 @@ void for_each_setting(auto&& visit, LabelledData& data) {
     visit(data.positive_label, "positive_label",
           "With two classes: the one that f1, map and mrr measure; empty: the last, such as 1 of 0 and 1");
   if (data.has_texts)
-    visit(data.text_columns, "text_columns",
+    visit(data.reading.text_columns, "text_columns",
           "Tables: columns of the text, joined by a space, such as title,body; empty: detected and reported");
   for_each_setting(visit, data.split);
   for_each_setting(visit, data.limits);
@@ -134,12 +130,12 @@ inline constexpr const char* for_fine_tuning = R"({
 /// Whether the settings name training data. Throws a SettingsError if they name only validation or
 /// test data, or invalid folds.
 bool names_labelled_data(const Settings& settings);
-/// Returns the reader options for texts or pairs in a file. Throws a SettingsError if neither the settings nor
-/// the name of `path` determine the format.
+/// Returns how texts or pairs in a file are read. Throws a SettingsError if neither the settings nor the
+/// name of `path` determine the format.
 LabelledOptions labelled_options(const Settings& layout, const std::string& path);
-/// Reads the parts of the data with read(path), or generates them with by_rule() if the settings name no files.
-/// Throws a SettingsError for labels that cannot be classes. All files are read with the columns found in the
-/// training file; if it has a header, their names are stored in the settings.
+/// Reads the parts of the data with read(path), or generates them with by_rule() if the settings name no
+/// files. Throws a SettingsError for labels that cannot be classes. All files are read with the columns
+/// found in the training file; if it has a header, their names are stored in the settings.
 TextParts read_labelled_parts(Settings& settings, bool has_classes,
                               const std::function<LabelledText()>& by_rule,
                               const std::function<LabelledText(const std::string& path)>& read);
@@ -171,18 +167,106 @@ std::vector<std::size_t> sampled_rows(const LabelledText& text, std::int64_t mos
 ClassLogits split_logits(const std::vector<Output>& side_by_side, const SparseLinear& sparse);
 /// Returns the sparse vectors of a batch in the form that a model reads.
 SparseBatch sparse_batch(const std::vector<TextFeatures>& features, Device device);
-/// Returns the rows of a matrix.
-std::vector<Output> rows_of(const Tensor& matrix);
 
-/// A task with labels: what its Input reads, and what its Head makes of the outputs.
-template <class Input, class Head>
+// --- inputs. Each reads files, makes items and batches of them, and makes the model that reads these. An
+// item's texts must outlive it.
+
+/// Returns the sparse vectors make_features(item, count) of all items; empty for a model without them.
+template <class Item, class MakeFeatures>
+SparseBatch sparse_features(const std::vector<Item>& items, const SequenceEncoder& model,
+                            const MakeFeatures& make_features) {
+  const std::int64_t count = model.config().sparse_features;
+  if (count == 0) return {};
+  std::vector<TextFeatures> features;
+  for (const Item& item : items) features.push_back(make_features(item, count));
+  return sparse_batch(features, model.device());
+}
+
+template <class Item>
+auto item_tokens(const std::vector<Item>& items) {
+  std::vector<decltype(Item::tokens)> tokens;
+  for (const Item& item : items) tokens.push_back(item.tokens);
+  return tokens;
+}
+
+/// The common base of inputs that are texts.
+template <class ItemTokenizer>
+class TokenizedInput {
+ public:
+  explicit TokenizedInput(const Settings& settings) : settings_(settings) {}
+
+  LabelledText read(const std::string& path, const Settings& layout, ReadReport& report) const {
+    return read_labelled_text(path, labelled_options(layout, path), &report);
+  }
+  void read_rows(const std::string& file, const TakeText& take, ReadReport& report) const {
+    read_texts_of_table(file, labelled_options(settings_, file), take, &report);
+  }
+  void open(const ReadFile& read) {
+    tokenizer_.emplace(Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json"), settings_);
+  }
+  /// The size of the vocabulary; a small one before there is any.
+  std::int64_t vocabulary() const { return tokenizer_ ? tokenizer_->tokenizer().vocabulary_size() : 300; }
+  /// Describes what a model reads.
+  std::string description() const { return concat_text("vocabulary ", vocabulary()); }
+  std::string remark_on(const LabelledText& /*text*/) const { return ""; }
+  std::string take_truncation_message() { return tokenizer_ ? tokenizer_->take_truncation_message() : ""; }
+
+ protected:
+  const Settings& settings_;
+  std::optional<ItemTokenizer> tokenizer_;
+};
+
+/// A text.
+class SingleTextInput : public TokenizedInput<BoundedTokenizer> {
+ public:
+  struct Item {
+    Tokens tokens;
+    std::string_view text;
+  };
+  using Model = EncoderClassifier;
+  static constexpr const char* unit = "texts";
+  /// A few short texts overfit within a thousand steps, which are too few to read many texts even once.
+  static constexpr EpochLimit epoch_limit = {40, 300, 10'000};
+  static constexpr bool fits_batches = true;  ///< to the number of classes
+
+  using TokenizedInput::TokenizedInput;
+  NamedFiles learned_files(const LabelledText& train, const auto& learn_tokenizer) const {
+    return learn_tokenizer(all_texts(train));
+  }
+  Item item(std::string_view line) { return {(*tokenizer_)(line), line}; }
+  Item item(const LabelledText& text, std::size_t index) { return item(text.texts[index]); }
+
+  std::unique_ptr<Module> make_model(const TransformerConfig& config, const Settings& /*trained*/,
+                                     std::int64_t batch_tokens) const {
+    return model_of<Model>(config, batch_tokens);
+  }
+  Lengths lengths(const std::vector<Item>& items, const Model& /*model*/) const {
+    Lengths lengths;
+    for (const Item& item : items) lengths[0].push_back(static_cast<std::int32_t>(item.tokens.size()));
+    return lengths;
+  }
+  ClassLogits logits(Model& model, const std::vector<Item>& items, Context& context) const {
+    const auto features = [](const Item& item, std::int64_t count) {
+      return text_features(item.text, count);
+    };
+    return model.part_logits(pad_tokens(item_tokens(items), model.device()), context,
+                             sparse_features(items, model, features));
+  }
+  void show(CaptureFile& file, const std::string& name, const Capture& capture, const Item& item) const {
+    add_pass(file, name, capture, {item.tokens}, tokenizer_->tokenizer());
+  }
+};
+
+// --- the task
+
+/// A task with labels: what its Input reads, and what its Head makes of the outputs. Without data it learns
+/// from by_rule(settings), which does not depend on the run's seed, so that runs with different seeds are
+/// compared on the same examples.
+template <class Input, class Head, LabelledText by_rule(const Settings& settings)>
 class LabelledLearner final : public Learner {
  public:
-  /// by_rule(settings) returns examples for a training without data. They do not depend on the run's seed, so
-  /// that runs with different seeds are compared on the same examples.
-  LabelledLearner(const TaskKind& kind, Settings given, LabelledText (*by_rule)(const Settings& settings))
+  LabelledLearner(const TaskKind& kind, Settings given)
       : Learner(kind, std::move(given)),
-        by_rule_(by_rule),
         batch_size_(settings_.read<PredictionSettings>("prediction").batch_size),
         input_(settings_),
         head_(kind, settings_) {
@@ -197,7 +281,7 @@ class LabelledLearner final : public Learner {
     if (Input::fits_batches && !is_fine_tuned()) remark(fit_batches(settings_, lengths[0], classes_.size()));
     plan_batches(lengths, training_batches(settings_));
     limit_epochs(is_fine_tuned() ? fine_tuning_epoch_limit : Input::epoch_limit);
-    weights_ = head_.weights(parts_.train, train_.targets);
+    weights_ = example_weights(parts_.train, head_.balanced_classes(train_.targets));
     remark(steps_remark(settings_, batches(0)));
   }
 
@@ -239,7 +323,7 @@ class LabelledLearner final : public Learner {
   std::map<std::string, std::string> read_parts() override {
     parts_ = reported([&](ReadReport& report) {
       return read_labelled_parts(
-          settings_, Head::has_classes, [&] { return by_rule_(settings_); },
+          settings_, Head::has_classes, [&] { return by_rule(settings_); },
           [&](const std::string& path) { return input_.read(path, settings_, report); });
     });
     return digests_of(parts_, [](const LabelledText& text) { return compute_digest(text); });
@@ -290,12 +374,14 @@ class LabelledLearner final : public Learner {
 
   Examples make_examples(const LabelledText& text) {
     Examples examples{{}, head_.targets(text)};
-    for (std::size_t i = 0; i < text.size(); ++i) try {
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      try {
         examples.inputs.push_back(input_.item(text, i));
       } catch (Error& error) {
         error.add_context(text.places[i] + ": ");
         throw;
       }
+    }
     remark(input_.remark_on(text));
     return examples;
   }
@@ -315,18 +401,19 @@ class LabelledLearner final : public Learner {
     return outputs(items, [&](const ClassLogits& logits) { return head_.scores(logits); });
   }
 
-  /// Returns the scores of held-out examples, to which it first fits the shares of the model's two parts, if it
-  /// has two.
+  /// Returns the scores of held-out examples. If the model has two parts, fits their shares to them first.
   std::vector<Output> fitted_scores(const Examples& examples) {
     SparseLinear* const sparse = model_as<Model>().sparse();
     if (!sparse) return scores(examples.inputs);
     const std::vector<Output> parts =
         outputs(examples.inputs, [](const ClassLogits& logits) { return logits.side_by_side(); });
     head_.fit_shares(*sparse, parts, examples.targets);
-    return rows_of(head_.scores(split_logits(parts, *sparse)));
+    return outputs_of(parts, {std::vector(parts.size(), 1), {}}, batch_size_, nullptr,
+                      [&](const std::vector<Output>& batch, Context& /*context*/) {
+                        return head_.scores(split_logits(batch, *sparse));
+                      });
   }
 
-  LabelledText (*const by_rule_)(const Settings& settings);
   const std::int64_t batch_size_;
   Input input_;
   Head head_;

@@ -10,7 +10,6 @@
 #include "heed/apps/data/synthetic_pairs.h"
 #include "heed/apps/data/table.h"
 #include "heed/apps/tasks/class_heads.h"
-#include "heed/apps/tasks/inputs.h"
 #include "heed/training/ranking.h"
 
 namespace heed {
@@ -45,6 +44,14 @@ void for_each_setting(auto&& visit, Questions& questions) {
         "Without data: number of generated questions, with 5 answers each");
 }
 
+struct PairModel {
+  enum class Kind { joint, towers } kind = Kind::joint;
+};
+void for_each_setting(auto&& visit, PairModel& model) {
+  visit(model.kind, "kind", {"joint", "towers"},
+        "joint: the encoder reads both texts at once; towers: one encoder reads each text by itself");
+}
+
 Settings match_settings(bool own_data) {
   Settings settings;
   settings.declare("", RuntimeSettings());
@@ -71,8 +78,84 @@ LabelledText draw_questions(const Settings& settings) {
   return draw_answer_pairs(settings.read<SplitOptions>("data").seed, settings.read<Questions>("data").count);
 }
 
-/// Classes of pairs. Of two classes one is positive, the right answer: it has an F1, and if there are groups, its
-/// pairs are ranked in them.
+// --- the task
+
+/// A pair of texts, read jointly or in two towers.
+class TextPairInput : public TokenizedInput<PairTokenizer> {
+ public:
+  struct Item {
+    TokenPair tokens;
+    std::string_view first, second;
+  };
+  using Model = PairMatcher;
+  static constexpr const char* unit = "pairs";
+  /// Many pairs take more than the default steps.
+  static constexpr EpochLimit epoch_limit = {1000, 1000, 10'000};
+  static constexpr bool fits_batches = false;
+
+  explicit TextPairInput(const Settings& settings)
+      : TokenizedInput(settings),
+        is_joint_(settings.read<PairModel>("model").kind == PairModel::Kind::joint) {}
+  NamedFiles learned_files(const LabelledText& train, const auto& learn_tokenizer) const {
+    return learn_tokenizer([all = all_texts(train)](const auto& take) {
+      all([&](std::string_view text) { take(PairTokenizer::spaced(text)); });
+    });
+  }
+  Item item(std::string_view line) {
+    const std::size_t tab = line.find('\t');
+    check(tab != std::string::npos && line.find('\t', tab + 1) == std::string::npos,
+          "expected two texts with one tab between them");
+    return item(line.substr(0, tab), line.substr(tab + 1));
+  }
+  Item item(const LabelledText& text, std::size_t index) {
+    return item(text.texts[index], text.seconds[index]);
+  }
+  std::string remark_on(const LabelledText& text) const {
+    std::int64_t blank = 0;
+    for (std::size_t i = 0; i < text.size(); ++i)
+      blank += is_blank(text.texts[i]) || is_blank(text.seconds[i]) ? 1 : 0;
+    return blank > 0 ? concat_text(blank, " pairs have a blank text") : "";
+  }
+
+  std::unique_ptr<Module> make_model(TransformerConfig config, const Settings& /*trained*/,
+                                     std::int64_t batch_tokens) const {
+    if (is_joint_) config.max_length *= 2;
+    return model_of<Model>(config, batch_tokens, is_joint_);
+  }
+  Lengths lengths(const std::vector<Item>& items, const Model& /*model*/) const {
+    Lengths lengths;
+    for (const Item& item : items) {
+      lengths[0].push_back(static_cast<std::int32_t>(item.tokens.first.tokens.size()));
+      lengths[1].push_back(static_cast<std::int32_t>(item.tokens.second.tokens.size()));
+    }
+    return lengths;
+  }
+  ClassLogits logits(Model& model, const std::vector<Item>& items, Context& context) const {
+    const auto features = [](const Item& pair, std::int64_t count) {
+      return pair_features(pair.first, pair.second, count);
+    };
+    return model.part_logits(model.batch(item_tokens(items)), context,
+                             sparse_features(items, model, features));
+  }
+  void show(CaptureFile& file, const std::string& name, const Capture& capture, const Item& item) const {
+    std::vector<Tokens> rows = {item.tokens.first.tokens, item.tokens.second.tokens};
+    if (is_joint_) {
+      rows[0].insert(rows[0].end(), rows[1].begin(), rows[1].end());
+      rows.pop_back();
+    }
+    add_pass(file, name, capture, rows, tokenizer_->tokenizer());
+  }
+
+ private:
+  Item item(std::string_view first, std::string_view second) {
+    return {(*tokenizer_)(first, second), first, second};
+  }
+
+  const bool is_joint_;
+};
+
+/// Classes of pairs. Of two classes one is positive, the right answer: it has an F1, and its pairs are
+/// ranked in their groups.
 class RankingHead : public ClassHead {
  public:
   RankingHead(const TaskKind& kind, const Settings& settings)
@@ -133,21 +216,14 @@ class RankingHead : public ClassHead {
 }  // namespace
 
 const TaskKind& match_task() {
-  static const TaskKind kind = {
-      .name = "match",
-      .summary = "Trains, evaluates and uses a classifier of pairs of texts",
-      .stacks = Stacks::encoder,
-      .metrics = pair_metrics,
-      .settings = match_settings,
-      .names_data = names_labelled_data,
-      .make_learner = [](const TaskKind& task, Settings settings) -> std::unique_ptr<Learner> {
-        return std::make_unique<LabelledLearner<TextPairInput, RankingHead>>(task, settings, draw_questions);
-      },
-      .examples = {{"",
-                    {{"first", "The first text"},
-                     {"second", "The second text"},
-                     {"label", "The name of the pair's class", true}}}},
-      .fine_tuning = for_fine_tuning};
+  static const TaskKind kind = make_task_kind<LabelledLearner<TextPairInput, RankingHead, draw_questions>>(
+      "match", "Trains, evaluates and uses a classifier of pairs of texts", Stacks::encoder, pair_metrics,
+      match_settings, names_labelled_data,
+      {{"",
+        {{"first", "The first text"},
+         {"second", "The second text"},
+         {"label", "The name of the pair's class", true}}}},
+      for_fine_tuning);
   return kind;
 }
 

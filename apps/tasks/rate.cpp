@@ -3,15 +3,15 @@
 // error. Rated texts come from files (apps/data/labelled_text.h); without them it learns how large a number is
 // from its English words.
 //
-// Files of a run beside the weights: tokenizer.json and scale.json. Numbers of the data and answers are f64. Parts
-// of the data: train, valid, test.
+// Files of a run beside the weights: tokenizer.json and scale.json. Numbers of the data and answers are
+// f64. Parts of the data: train, valid, test.
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "heed/apps/data/synthetic_pairs.h"
-#include "heed/apps/tasks/inputs.h"
+#include "heed/apps/tasks/labelled.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/json.h"
 #include "heed/base/plain_numbers.h"
@@ -116,7 +116,7 @@ struct Scale {
   }
 };
 
-/// A number for each example; the output is the number in units of the deviation. Its file is "scale.json": the mean
+/// A number for each example; the output is in units of the deviation. The file is "scale.json": the mean
 /// and the standard deviation of the numbers to learn from, by which targets are standardised.
 class NumberHead {
  public:
@@ -153,9 +153,7 @@ class NumberHead {
     }
     return numbers;
   }
-  std::vector<float> weights(const LabelledText& train, const std::vector<double>& /*targets*/) const {
-    return example_weights(train);
-  }
+  std::vector<std::int32_t> balanced_classes(const std::vector<double>& /*targets*/) const { return {}; }
 
   /// Returns the sum of w_i (y_i - t_i)^2 over the texts, in units of the deviation; with two
   /// parts, their mean.
@@ -231,21 +229,12 @@ class NumberHead {
 }  // namespace
 
 const TaskKind& rate_task() {
-  static const TaskKind kind = {
-      .name = "rate",
-      .summary = "Trains, evaluates and uses a model that predicts a number for a text",
-      .stacks = Stacks::encoder,
-      .metrics = error_metrics,
-      .settings = rate_settings,
-      .names_data = names_labelled_data,
-      .make_learner = [](const TaskKind& task, Settings settings) -> std::unique_ptr<Learner> {
-        return std::make_unique<LabelledLearner<SingleTextInput, NumberHead>>(task, settings, number_sizes);
-      },
-      .examples = {{"",
-                    {{"text", "A text"},
-                     {.name = "label", .help = "Its number", .is_number = true},
-                     weight_of_example}}},
-      .fine_tuning = for_fine_tuning};
+  static const TaskKind kind = make_task_kind<LabelledLearner<SingleTextInput, NumberHead, number_sizes>>(
+      "rate", "Trains, evaluates and uses a model that predicts a number for a text", Stacks::encoder,
+      error_metrics, rate_settings, names_labelled_data,
+      {{"",
+        {{"text", "A text"}, {.name = "label", .help = "Its number", .is_number = true}, weight_of_example}}},
+      for_fine_tuning);
   return kind;
 }
 
