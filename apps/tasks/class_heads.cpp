@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -17,25 +16,6 @@ namespace heed {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// Returns the number of texts of each class.
-std::vector<std::size_t> count_labels(const LabelledText& text, const std::vector<std::string>& classes) {
-  std::unordered_map<std::string_view, std::size_t> count_of;
-  for (const std::string_view label : text.labels) ++count_of[label];
-  std::vector<std::size_t> counts;
-  for (const std::string& name : classes) counts.push_back(count_of[name]);
-  return counts;
-}
-
-/// Returns "\"good\" 5488, \"bad\" 4512"; of many classes, only the largest.
-std::string class_counts(const std::vector<std::size_t>& texts, const std::vector<std::string>& classes) {
-  std::vector<std::size_t> order(classes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, std::ranges::greater(), [&](std::size_t i) { return texts[i]; });
-  std::vector<std::string> counts;
-  for (const std::size_t i : order) counts.push_back(concat_text(quoted_label(classes[i]), ' ', texts[i]));
-  return listed(counts, 10);
-}
 
 /// Returns the classes in the order of a run, if that is of the same task and classes.
 std::vector<std::string> ordered_as_in(const std::string& run, std::string_view task,
@@ -80,13 +60,19 @@ std::vector<Confusion> confusions_in(const std::vector<std::vector<std::int64_t>
 
 std::vector<std::string> ClassHead::review(const TextParts& parts, const std::string& unit,
                                            const std::string& input) const {
-  const std::vector<std::size_t> counts = count_labels(with_single_labels(parts.train), classes_);
-  std::vector<std::string> rare;
-  for (std::size_t i = 0; i < classes_.size(); ++i)
-    if (counts[i] < 5) rare.push_back(quoted_label(classes_[i]));
+  const LabelledText rows = with_single_labels(parts.train);
+  std::unordered_map<std::string, std::size_t> counts;
+  for (const std::string_view label : rows.labels) ++counts[std::string(label)];
+  std::vector<std::string> classes = classes_, largest, rare;
+  for (const std::string& name : classes)
+    if (counts[name] < 5) rare.push_back(quoted_label(name));
+  std::ranges::stable_sort(classes, std::ranges::greater(),
+                           [&](const std::string& name) { return counts[name]; });
+  for (const std::string& name : classes)
+    largest.push_back(concat_text(quoted_label(name), ' ', counts[name]));
   return {concat_text(parts.train.size(), ' ', unit, " of ", classes_.size(), " classes for training, ",
                       parts.valid.size(), " for validation, ", parts.test.size(), " for testing; ", input),
-          "classes: " + class_counts(counts, classes_), ClassHead::remark_on(parts.valid, unit),
+          "classes: " + listed(largest, 10), ClassHead::remark_on(parts.valid, unit),
           ClassHead::remark_on(parts.test, unit),
           rare.empty() ? ""
                        : concat_text(rare.size(), rare.size() == 1 ? " class has" : " classes have",
