@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "heed/apps/cli/task_program.h"
-#include "heed/apps/tasks/labelled.h"
+#include "heed/apps/tasks/class_heads.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/text_to_text.h"
 #include "heed/base/error.h"

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "heed/apps/hub/architecture.h"
-#include "heed/apps/tasks/labelled.h"
+#include "heed/apps/tasks/class_heads.h"
 #include "heed/apps/tasks/language_model.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/autograd.h"

@@ -1,63 +1,30 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "heed/apps/data/labelled_text.h"
 #include "heed/apps/data/text_features.h"
 #include "heed/apps/tasks/examples.h"
+#include "heed/apps/tasks/recipe.h"
+#include "heed/autograd/autograd.h"
 #include "heed/models/classifier.h"
 
-// Data, loss and evaluation shared by the tasks that classify or rate texts.
+// Tasks that learn labels of texts, of pairs of texts or of images. Such a task names an input, which reads
+// examples for a model: texts (here), pairs (match.cpp) or images (classify.cpp); and a head, which says what
+// the outputs mean: classes (class_heads.h) or a number (rate.cpp). LabelledLearner is the rest.
 
 namespace heed {
 
-// --- data
-
-/// The data files of a task with labels, and how they are read.
-struct LabelledFiles {
-  DataFiles files = {.what = "Labelled texts", .form = ": a file (plain or gzip) or a folder"};
-  std::string format = {};
-  TextOptions text = {};
-  Header header = Header::detected;
-  std::string delimiter = {};
-  enum class Missing { error, drop } missing = Missing::error;
-  std::vector<std::string> formats = {};  ///< the choices
-  std::string formats_help = {};
-};
-
-void for_each_setting(auto&& visit, LabelledFiles& data) {
-  for_each_setting(visit, data.files);
-  std::vector<std::string> formats = data.formats;
-  formats.insert(formats.begin(), "");
-  visit(data.format, "format", formats, data.formats_help + "; empty: from the name, if it implies one");
-  for_each_setting(visit, data.text);
-  visit_header(visit, data.header);
-  visit_delimiter(visit, data.delimiter);
-  visit(data.missing, "missing", {"error", "drop"},
-        "Tables: whether a row without a label or text (empty; in jsonl, null) is an error, or is dropped "
-        "and reported");
-}
-
-void visit_weight_column(auto&& visit, std::string& column) {
-  visit(column, "weight_column",
-        "Tables: column with the weight of each example in training, a number from 0 up; column number or "
-        "name; empty: equal weights",
-        {.kind = Setting::Kind::column});
-}
-void visit_text_columns(auto&& visit, std::vector<std::string>& columns) {
-  visit(columns, "text_columns",
-        "Tables: columns of the text, joined by a space, such as title,body; empty: detected and reported");
-}
+// --- settings
 
 /// Settings for splitting the data when validation or test files are not named.
-void visit_split(auto&& visit, SplitOptions& split, bool of_classes) {
+void for_each_setting(auto&& visit, SplitOptions& split) {
   visit_valid_fraction(visit, split.valid_fraction);
   visit_test_fraction(visit, split.test_fraction);
   visit_split_seed(visit, split.seed);
-  if (of_classes)
+  if (split.classes)
     visit(split.stratified, "stratified",
           "Hold out the same share of every class, and keep at least one example of each for training");
   visit(split.folds, "folds", 0, 1000,
@@ -65,100 +32,78 @@ void visit_split(auto&& visit, SplitOptions& split, bool of_classes) {
   visit(split.fold, "fold", 0, 1000,
         "The cross-validation run to train, from 1; 0: all, each in a folder of its own");
 }
-void for_each_setting(auto&& visit, SplitOptions& split) {
-  visit_split(visit, split, /*of_classes=*/true);
-}
 
-struct ClassSettings {
-  enum class Weights { equal, balanced } weights = Weights::equal;
+/// The files of a task with labels, and how they are read. A task declares what its examples have.
+struct LabelledData {
+  bool has_texts = true, has_pairs = true;
+  std::vector<std::string> formats = {};  ///< the choices
+  std::string formats_help = {}, label_help = {};
+
+  DataFiles files = {.what = "Labelled texts", .form = ": a file (plain or gzip) or a folder"};
+  LabelledOptions reading = {};
+  enum class Missing { error, drop } missing = Missing::error;
+  std::string labels = {}, first_column = {}, positive_label = {};
+  std::int64_t patch = 4;
+  /// The type of labels in Python. Elsewhere they are text.
+  enum class LabelType { unknown, text, integer, number, boolean } label_type = LabelType::unknown;
+  SplitOptions split = {.valid_fraction = 0.1, .stratified = true};
+  TextLimits limits = {};
 };
-void for_each_setting(auto&& visit, ClassSettings& classes) {
-  visit(classes.weights, "class_weights", {"equal", "balanced"},
-        "balanced: examples of rare classes count more, so that all classes have the same total weight");
-}
-/// The type of labels in Python. Elsewhere they are text.
-enum class LabelType { unknown, text, integer, number, boolean };
-void visit_label_type(auto&& visit, LabelType& type) {
-  visit(
-      type, "label_type", {"", "text", "integer", "number", "boolean"},
-      "What labels are in Python, which sets it from the examples; classes of text are in byte order, others "
-      "in numeric order; empty: text, integers in numeric order",
-      {.changes = Changes::never});
-}
-/// Declares "training.class_weights" and "prediction.batch_size".
-void declare_classes(Settings& settings);
-/// Whether the settings name training data. Throws a SettingsError if they name only validation or
-/// test data, or invalid folds.
-bool names_labelled_data(const Settings& settings);
-/// Returns the reader options of the files, without their columns. Throws a SettingsError if
-/// neither the settings nor the name of `path` determine the format; `help` ends the message.
-LabelledOptions labelled_options(const Settings& settings, const std::string& path, std::string_view help);
-/// Returns the classes of a new run: class_names() or, if training starts from a run of the same task
-/// and classes, these in its order. Throws a SettingsError for a label that is not of
-/// "data.label_type".
-std::vector<std::string> learned_classes(std::string_view task, const Settings& settings,
-                                         const LabelledText& labels);
-/// Converts class names to the text of a run's file, and back. Throws an Error for a damaged file.
-std::string classes_to_json(const std::vector<std::string>& classes);
-std::vector<std::string> classes_from_json(const std::string& text);
-enum class Labels { classes, sets, numbers };
-/// Reads the parts of the data with read(path, settings), or generates them with by_rule() if the
-/// settings name no files. Throws a SettingsError for labels that cannot be classes. All files are
-/// read with the columns found in the training file; if it has a header, their names are stored in
-/// the settings.
-TextParts read_labelled_parts(
-    Settings& settings, Labels labels, const std::function<LabelledText()>& by_rule,
-    const std::function<LabelledText(const std::string& path, const Settings& layout)>& read);
-/// Throws a SettingsError if the label column cannot hold classes: more than 200 different labels
-/// with fewer than three texts each on average. The message lists the columns. Call it before
-/// building a model for so many classes.
-void check_labels(const LabelledText& text, std::string_view origin);
 
-// --- training
+void for_each_setting(auto&& visit, LabelledData& data) {
+  const SettingTraits column = {.kind = Setting::Kind::column}, fixed = {.changes = Changes::never};
+  const bool has_classes = data.split.classes, has_images = data.has_texts && has_classes;
+  for_each_setting(visit, data.files);
+  std::vector<std::string> formats = data.formats;
+  formats.insert(formats.begin(), "");
+  visit(data.reading.format, "format", formats,
+        data.formats_help + "; empty: from the name, if it implies one");
+  for_each_setting(visit, data.reading.text);
+  visit_header(visit, data.reading.header);
+  visit_delimiter(visit, data.reading.delimiter);
+  visit(data.missing, "missing", {"error", "drop"},
+        "Tables: whether a row without a label or text (empty; in jsonl, null) is an error, or is dropped "
+        "and reported");
+  if (has_images) {
+    visit(data.labels, "labels",
+          "idx: label file of data.file; empty: its name with \"labels\" for \"images\" and \"idx1\" for "
+          "\"idx3\"");
+    visit(data.patch, "patch", 1, 4096, "idx: rows and columns of the patches that are an image's tokens");
+  }
+  if (data.has_pairs) {
+    visit(data.first_column, "first_column",
+          "Column of the first text: number or name; empty: \"first\", or detected and reported", column);
+    visit(data.reading.second_column, "second_column",
+          "Column of the second text: number or name; empty: \"second\", or detected and reported", column);
+  }
+  visit(data.reading.label_column, "label_column", data.label_help, column);
+  if (has_images)
+    visit(data.reading.label_separator, "label_separator",
+          "Separator between the labels of a text that may have several (or none), such as a comma; in jsonl "
+          "they may be a list; empty: every text has one label",
+          fixed);
+  if (has_classes)
+    visit(data.label_type, "label_type", {"", "text", "integer", "number", "boolean"},
+          "What labels are in Python, which sets it from the examples; classes of text are in byte order, "
+          "others in numeric order; empty: text, integers in numeric order",
+          fixed);
+  visit(data.reading.weight_column, "weight_column",
+        "Tables: column with the weight of each example in training, a number from 0 up; column number or "
+        "name; empty: equal weights",
+        column);
+  if (data.has_pairs)
+    visit(data.positive_label, "positive_label",
+          "With two classes: the one that f1, map and mrr measure; empty: the last, such as 1 of 0 and 1");
+  if (data.has_texts)
+    visit(data.reading.text_columns, "text_columns",
+          "Tables: columns of the text, joined by a space, such as title,body; empty: detected and reported");
+  for_each_setting(visit, data.split);
+  for_each_setting(visit, data.limits);
+}
 
-/// Returns remarks to print before training: the number of examples, in `unit`s, and their classes.
-/// `description` describes the model's input: "vocabulary 8000". `labels` holds the same parts with
-/// a row for each label.
-std::vector<std::string> labelled_data_remarks(const TextParts& parts, const TextParts& labels,
-                                               const std::vector<std::string>& classes,
-                                               const std::string& unit, const std::string& description);
-/// Sets training.batch_tokens, unless it is given, so that a batch has about a text of each class:
-/// the mean of the lengths times the classes, from the default to 4,096. Returns a remark, or "".
-std::string fit_batches(Settings& settings, std::span<const std::int32_t> lengths, std::size_t classes);
-/// Returns a remark if there are fewer steps than batches in an epoch, otherwise "".
-std::string steps_remark(const Settings& settings, std::int64_t batches);
-/// Returns the weights of the examples in the data, scaled to mean 1; empty if all are equal.
-/// Throws an Error if all are 0.
-std::vector<float> example_weights(const LabelledText& text);
-/// Returns the weights of the examples. If the settings balance the classes, each weight is
-/// multiplied by texts / (classes * texts of its class). `labels`: the class of each example.
-std::vector<float> example_weights(const Settings& settings, const LabelledText& text,
-                                   const std::vector<std::int32_t>& labels, std::size_t classes);
-/// Returns the weights of a batch; empty if all are equal.
-inline std::vector<float> batch_weights(const std::vector<float>& weights, const Batch& rows) {
-  return weights.empty() ? weights : pick(weights, rows);
-}
-/// Returns ClassLogits::loss with the weight of each example; empty: all are equal.
-Loss class_loss(const ClassLogits& logits, const std::vector<std::int32_t>& labels,
-                const std::vector<float>& weights, double label_smoothing);
-/// Returns the sparse vectors of a batch in the form that a model reads.
-SparseBatch sparse_batch(const std::vector<TextFeatures>& features, Device device);
-/// Returns the sparse batch of inputs, with make_features(input, count) for each; empty for a model
-/// without sparse features.
-template <class Input, class FeaturesOf>
-SparseBatch make_sparse_batch(const std::vector<Input>& inputs, const SequenceEncoder& model,
-                              const FeaturesOf& make_features) {
-  const std::int64_t count = model.config().sparse_features;
-  if (count == 0) return {};
-  std::vector<TextFeatures> features;
-  for (const Input& input : inputs) features.push_back(make_features(input, count));
-  return sparse_batch(features, model.device());
-}
 /// The optional last column of labelled examples in memory.
 inline constexpr ExampleColumn weight_of_example = {
     .name = "weight", .help = "How much it counts in training", .optional = true, .is_number = true};
-
-// --- texts that an EncoderClassifier reads
 
 /// Defaults for a few thousand labelled texts, which a model soon memorises. They use whole words,
 /// with words seen once as `<unk>`; embeddings that start near 0, so that rare words stay there;
@@ -173,122 +118,309 @@ inline constexpr const char* for_labelled_texts = R"({
   "training": {"steps": 1000, "batch_tokens": 1024, "evaluate_every": 1000, "save_every": 500, "ema_decay": 0.99,
     "schedule": {"name": "cosine", "warmup_steps": 50, "learning_rate": 0.002}}})";
 
-/// The limit for training on texts. A few short texts overfit within a thousand steps, which are
-/// too few to read many texts even once.
-inline constexpr EpochLimit text_epoch_limit = {40, 300, 10'000};
-
-/// The pass limit and defaults for fine-tuning: the optimizer and few epochs that suit BERT (Devlin
-/// et al. 2019, appendix A), at most a thousand steps. Sparse features stay enabled.
+/// Defaults for fine-tuning: the optimizer and few epochs that suit BERT (Devlin et al. 2019, appendix A), at
+/// most a thousand steps. Sparse features stay enabled.
 inline constexpr const char* for_fine_tuning = R"({
   "training": {"steps": 1000, "evaluate_every": 1000, "save_every": 200, "ema_decay": 0.98,
     "optimizer": {"name": "adamw", "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.01},
     "schedule": {"name": "cosine", "warmup_steps": 100}}})";
 
-/// A text with its tokens. The text must outlive it.
-struct TokenizedText {
-  Tokens tokens;
-  std::string_view text = {};
-};
-/// Returns the logits of texts, using their sparse features if the model has any.
-ClassLogits logits_of_texts(EncoderClassifier& model, const std::vector<TokenizedText>& texts,
-                            Context& context);
+// --- data
 
-// --- several labels a text
-
-/// The classes that a text has, each once.
-using ClassSet = std::vector<std::int32_t>;
-/// Returns a row for each label of each text, for finding and counting the classes.
-LabelledText expand_labels(const LabelledText& text, std::string_view separator);
-/// Returns the classes of each text. Throws an Error with the place of the first label that is not
-/// in `classes`.
-std::vector<ClassSet> parse_class_sets(const LabelledText& text, std::string_view separator,
-                                       std::span<const std::string> classes);
-/// Returns ClassLogits::multilabel_loss with the weight of each example; empty: all are equal.
-Loss multi_label_loss(const ClassLogits& logits, const std::vector<ClassSet>& labels,
-                      const std::vector<float>& weights, double label_smoothing);
-
+/// Whether the settings name training data. Throws a SettingsError if they name only validation or
+/// test data, or invalid folds.
+bool names_labelled_data(const Settings& settings);
+/// Returns how texts or pairs in a file are read. Throws a SettingsError if neither the settings nor the
+/// name of `path` determine the format.
+LabelledOptions labelled_options(const Settings& layout, const std::string& path);
+/// Reads the parts of the data with read(path), or generates them with by_rule() if the settings name no
+/// files. Throws a SettingsError for labels that cannot be classes. All files are read with the columns
+/// found in the training file; if it has a header, their names are stored in the settings.
+TextParts read_labelled_parts(Settings& settings, bool has_classes,
+                              const std::function<LabelledText()>& by_rule,
+                              const std::function<LabelledText(const std::string& path)>& read);
+/// Throws a SettingsError if the label column cannot hold classes: more than 200 different labels
+/// with fewer than three texts each on average. The message lists the columns.
+void check_labels(const LabelledText& text, std::string_view origin);
 /// Returns example lines for a report.
 std::vector<std::string> labelled_lines(const LabelledText& text, std::size_t count);
+/// Returns a text as a line of input; a pair has a tab between its texts.
+std::string text_at(const LabelledText& text, std::size_t index);
+/// Returns a label for a message.
+std::string quoted_label(std::string_view label);
 
-// --- answers
+// --- training
 
-/// The logarithm of the probability of each class.
-using ClassScores = std::vector<float>;
-/// Fits the weights that combine a classifier's dense and sparse parts to held-out samples, given
-/// the logits of each (ClassLogits::side_by_side). Returns the resulting scores.
-std::vector<ClassScores> fitted_scores(SparseLinear& sparse, const std::vector<std::vector<float>>& logits,
-                                       const std::vector<std::int32_t>& labels);
-/// Fits the weights for texts with several classes. The scores are the log-probability of each
-/// class by itself.
-std::vector<ClassScores> fitted_scores(SparseLinear& sparse, const std::vector<std::vector<float>>& logits,
-                                       const std::vector<ClassSet>& labels);
-/// Returns for each input the classes whose probability is at least one half, joined by
-/// `separator`, with the probability that exactly these are right. The alternatives hold every
-/// class with its own probability.
-std::vector<Prediction> multi_label_predictions(const std::vector<ClassScores>& scores,
-                                                const std::vector<std::string>& classes,
-                                                std::string_view separator);
-/// Returns for each input the best class with its probability, and all classes as alternatives.
-std::vector<Prediction> class_predictions(const std::vector<ClassScores>& scores,
-                                          const std::vector<std::string>& classes);
-
-/// Quality of a classifier's predictions.
-struct ClassQuality {
-  double accuracy = 0, loss = 0;
-  /// The mean F1 of the classes that occur among the labels or the predictions, as in scikit-learn.
-  double macro_f1 = 0;
-  double micro_f1 = 0;  ///< over all decisions; equals the accuracy if each text has one class
-  struct One {
-    std::int64_t texts = 0, predicted = 0, right = 0;
-    bool occurs() const { return texts + predicted > 0; }
-    double precision() const;
-    double recall() const;
-    double f1() const;
-  };
-  std::vector<One> classes;
-  /// [expected][predicted]; empty for more than 200 classes.
-  std::vector<std::vector<std::int64_t>> confusion;
-};
-/// Scores predictions against labels. A label beyond the scored classes counts as a wrong answer
-/// and is left out of the loss.
-ClassQuality measure_quality(const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,
-                             std::size_t classes);
-/// Scores predictions for texts with several classes. The accuracy is the share of texts whose
-/// classes are all right, the loss is summed over a text's classes, and there is no confusion
-/// matrix.
-ClassQuality multi_label_quality(const std::vector<ClassScores>& scores, const std::vector<ClassSet>& labels,
-                                 std::size_t classes);
-/// Returns the classes, followed in byte order by labels in the evaluation data that training did
-/// not have. If no label is one of the classes, none is added, because the column is probably
-/// wrong; classes_of() then names the first label.
-std::vector<std::string> with_other_labels(const std::vector<std::string>& classes, const LabelledText& text);
+/// Sets training.batch_tokens, unless it is given, so that a batch has about a text of each class:
+/// the mean of the lengths times the classes, from the default to 4,096. Returns a remark, or "".
+std::string fit_batches(Settings& settings, std::span<const std::int32_t> lengths, std::size_t classes);
+/// Returns a remark if there are fewer steps than batches in an epoch, otherwise "".
+std::string steps_remark(const Settings& settings, std::int64_t batches);
+/// Returns the weights of the examples in the data, scaled to mean 1; empty if all are equal. If the class of
+/// each is given, their weights are balanced: each is divided by the number of texts of its class. Throws an
+/// Error if all are 0.
+std::vector<float> example_weights(const LabelledText& text, std::span<const std::int32_t> classes = {});
 /// Returns the rows for an evaluation of at most `most` rows (0: all): evenly spread, whole groups
 /// (group_by_first_text()), and at least one group.
 std::vector<std::size_t> sampled_rows(const LabelledText& text, std::int64_t most);
-/// Returns "5 of 893 texts have labels that training lacks, ...", or "" if there are none.
-std::string other_labels_remark(const std::vector<std::string>& classes, const LabelledText& text,
-                                const std::string& unit);
-/// The number of texts of one class that were predicted as another.
-struct Confusion {
-  std::int64_t count = 0;
-  std::size_t expected = 0, predicted = 0;
+/// Returns the logits of both parts of a model, given those of each example (ClassLogits::side_by_side).
+ClassLogits split_logits(const std::vector<Output>& side_by_side, const SparseLinear& sparse);
+/// Returns the sparse vectors of a batch in the form that a model reads.
+SparseBatch sparse_batch(const std::vector<TextFeatures>& features, Device device);
+
+// --- inputs. Each reads files, makes items and batches of them, and makes the model that reads these. An
+// item's texts must outlive it.
+
+/// Returns the sparse vectors make_features(item, count) of all items; empty for a model without them.
+template <class Item, class MakeFeatures>
+SparseBatch sparse_features(const std::vector<Item>& items, const SequenceEncoder& model,
+                            const MakeFeatures& make_features) {
+  const std::int64_t count = model.config().sparse_features;
+  if (count == 0) return {};
+  std::vector<TextFeatures> features;
+  for (const Item& item : items) features.push_back(make_features(item, count));
+  return sparse_batch(features, model.device());
+}
+
+template <class Item>
+auto item_tokens(const std::vector<Item>& items) {
+  std::vector<decltype(Item::tokens)> tokens;
+  for (const Item& item : items) tokens.push_back(item.tokens);
+  return tokens;
+}
+
+/// The common base of inputs that are texts.
+template <class ItemTokenizer>
+class TokenizedInput {
+ public:
+  explicit TokenizedInput(const Settings& settings) : settings_(settings) {}
+
+  LabelledText read(const std::string& path, const Settings& layout, ReadReport& report) const {
+    return read_labelled_text(path, labelled_options(layout, path), &report);
+  }
+  static void read_rows(const Settings& settings, const std::string& file, const TakeText& take,
+                        ReadReport& report) {
+    read_texts_of_table(file, labelled_options(settings, file), take, &report);
+  }
+  void open(const ReadFile& read) {
+    tokenizer_.emplace(Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json"), settings_);
+  }
+  /// The size of the vocabulary; a small one before there is any.
+  std::int64_t vocabulary() const { return tokenizer_ ? tokenizer_->tokenizer().vocabulary_size() : 300; }
+  /// Describes what a model reads.
+  std::string description() const { return concat_text("vocabulary ", vocabulary()); }
+  std::string remark_on(const LabelledText& /*text*/) const { return ""; }
+  std::string take_truncation_message() { return tokenizer_ ? tokenizer_->take_truncation_message() : ""; }
+
+ protected:
+  const Settings& settings_;
+  std::optional<ItemTokenizer> tokenizer_;
 };
-/// Returns the confusions in a matrix [expected][predicted], the most frequent first.
-std::vector<Confusion> confusions_in(const std::vector<std::vector<std::int64_t>>& matrix);
-/// The figures of a classifier: its metrics, and the number of ranked groups of each kind.
-struct ClassFigures {
-  std::vector<Metric> metrics;
-  std::map<std::string, std::int64_t> groups = {};
+
+/// A text.
+class SingleTextInput : public TokenizedInput<BoundedTokenizer> {
+ public:
+  struct Item {
+    Tokens tokens;
+    std::string_view text;
+  };
+  using Model = EncoderClassifier;
+  static constexpr const char* unit = "texts";
+  /// A few short texts overfit within a thousand steps, which are too few to read many texts even once.
+  static constexpr EpochLimit epoch_limit = {40, 300, 10'000};
+  static constexpr bool fits_batches = true;  ///< to the number of classes
+
+  using TokenizedInput::TokenizedInput;
+  NamedFiles learned_files(const LabelledText& train, const auto& learn_tokenizer) const {
+    return learn_tokenizer(all_texts(train));
+  }
+  Item item(std::string_view line) { return {(*tokenizer_)(line), line}; }
+  Item item(const LabelledText& text, std::size_t index) { return item(text.texts[index]); }
+
+  std::unique_ptr<Module> make_model(const TransformerConfig& config, const Settings& /*trained*/,
+                                     std::int64_t batch_tokens) const {
+    return model_of<Model>(config, batch_tokens);
+  }
+  Lengths lengths(const std::vector<Item>& items, const Model& /*model*/) const {
+    Lengths lengths;
+    for (const Item& item : items) lengths[0].push_back(static_cast<std::int32_t>(item.tokens.size()));
+    return lengths;
+  }
+  ClassLogits logits(Model& model, const std::vector<Item>& items, Context& context) const {
+    const auto features = [](const Item& item, std::int64_t count) {
+      return text_features(item.text, count);
+    };
+    return model.part_logits(pad_tokens(item_tokens(items), model.device()), context,
+                             sparse_features(items, model, features));
+  }
+  void show(CaptureFile& file, const std::string& name, const Capture& capture, const Item& item) const {
+    add_pass(file, name, capture, {item.tokens}, tokenizer_->tokenizer());
+  }
 };
-/// Returns the result of `evaluate`: the metrics and the wrong answers. The JSON adds "texts",
-/// "classes" with precision, recall and F1 of each, "confusion" (a row for each expected class, a
-/// column for each predicted one, in class order) and "groups".
-Measurement class_measurement(ClassFigures figures, const ClassQuality& quality,
-                              const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,
-                              const LabelledText& text, const std::vector<std::string>& classes);
-Measurement class_measurement(ClassFigures figures, const ClassQuality& quality,
-                              const std::vector<ClassScores>& scores, const std::vector<ClassSet>& labels,
-                              const LabelledText& text, const std::vector<std::string>& classes,
-                              std::string_view separator);
+
+// --- the task
+
+/// A task with labels: what its Input reads, and what its Head makes of the outputs. Without data it learns
+/// from by_rule(settings), which does not depend on the run's seed, so that runs with different seeds are
+/// compared on the same examples.
+template <class Input, class Head, LabelledText by_rule(const Settings& settings)>
+class LabelledLearner final : public Learner, public HasOutputs {
+ public:
+  LabelledLearner(const TaskKind& kind, Settings given)
+      : Learner(kind, std::move(given)),
+        batch_size_(settings_.read<PredictionSettings>("prediction").batch_size),
+        input_(settings_),
+        head_(kind, settings_) {
+    unit_ = Input::unit;
+  }
+
+  void prepare_training() override {
+    remark_all(head_.review(parts_, unit_, input_.description()));
+    train_ = make_examples(parts_.train);
+    valid_ = make_examples(parts_.valid);
+    const Lengths lengths = input_.lengths(train_.inputs, model_as<Model>());
+    if (Input::fits_batches && !is_fine_tuned()) remark(fit_batches(settings_, lengths[0], classes_.size()));
+    plan_batches(lengths, training_batches(settings_));
+    limit_epochs(is_fine_tuned() ? fine_tuning_epoch_limit : Input::epoch_limit);
+    weights_ = example_weights(parts_.train, head_.balanced_classes(train_.targets));
+    remark(steps_remark(settings_, batches(0)));
+  }
+
+  Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
+    const Batch& rows = batches_.at(epoch, batch);
+    const ClassLogits found = logits(pick(train_.inputs, rows), context);
+    const Tensor weights = weights_.empty()
+                               ? Tensor()
+                               : Tensor::from(pick(weights_, rows), {std::ssize(rows)}, found.deep.device());
+    return head_.loss(found, pick(train_.targets, rows), weights, label_smoothing_);
+  }
+
+  Evaluation evaluate() override {
+    if (valid_.inputs.empty()) return {};
+    const std::vector<std::size_t> rows = sampled_rows(parts_.valid, sample());
+    const Examples read = picked(valid_, Batch(rows.begin(), rows.end()));
+    return evaluation(head_.measurement(fitted_scores(read), read.targets, parts_.valid.picked(rows)).metrics,
+                      rows.size(), parts_.valid.size());
+  }
+
+  std::vector<Prediction> predict(std::span<const std::string> lines,
+                                  const PredictOptions& options) override {
+    return answer_lines(
+        lines, options, [&](const std::string& line) { return input_.item(line); },
+        [&](const Items& items) { return head_.predictions(scores(items)); },
+        [&](const Item& item, const std::string& name, CaptureFile& file) {
+          input_.show(file, name, captured([&](Context& context) { logits({item}, context); }), item);
+        });
+  }
+
+  Tensor line_outputs(std::span<const std::string> lines, Context& context) override {
+    return head_.outputs(
+        logits(inputs_of_lines(lines, [&](const std::string& line) { return input_.item(line); }), context));
+  }
+
+  static void check_training(const Settings& settings) { Head::check_training(settings); }
+
+  static void read_rows(const Settings& settings, const std::string& file, const TakeText& take,
+                        ReadReport& report) {
+    Input::read_rows(settings, file, take, report);
+  }
+
+ protected:
+  std::map<std::string, std::string> read_parts() override {
+    parts_ = reported([&](ReadReport& report) {
+      return read_labelled_parts(
+          settings_, Head::has_classes, [&] { return by_rule(settings_); },
+          [&](const std::string& path) { return input_.read(path, settings_, report); });
+    });
+    return digests_of(parts_, [](const LabelledText& text) { return compute_digest(text); });
+  }
+
+  NamedFiles learned_files() override {
+    NamedFiles files =
+        input_.learned_files(parts_.train, [&](const TextSource& texts) { return learned_tokenizer(texts); });
+    files.merge(head_.learned_files(parts_.train));
+    return files;
+  }
+
+  void open(const ReadFile& read) override {
+    classes_ = head_.open(read);
+    input_.open(read);
+    truncation_message_ = [this] { return input_.take_truncation_message(); };
+  }
+
+  std::unique_ptr<Module> make_model() override {
+    return input_.make_model(encoder_config(input_.vocabulary(), head_.size()), trained(), batch_tokens());
+  }
+
+  Measurement measured(const MeasureSource& source) override {
+    const auto read = [&](std::span<const std::string> files, const Settings& layout, ReadReport& report) {
+      return input_.read(files.front(), layout, report);
+    };
+    return measured_data(parts_, source, read, [&](const LabelledText& text) {
+      remark(head_.remark_on(text, unit_));
+      const Examples examples = make_examples(text);
+      return head_.measurement(scores(examples.inputs), examples.targets, text);
+    });
+  }
+
+  std::vector<std::string> example_lines(std::size_t count) const override {
+    return labelled_lines(shown_part(parts_), count);
+  }
+
+ private:
+  using Model = typename Input::Model;
+  using Item = typename Input::Item;
+  using Items = std::vector<Item>;
+  using Examples = TaskExamples<Item, typename Head::Target>;
+
+  Examples make_examples(const LabelledText& text) {
+    Examples examples{{}, head_.targets(text)};
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      try {
+        examples.inputs.push_back(input_.item(text, i));
+      } catch (Error& error) {
+        error.add_context(text.places[i] + ": ");
+        throw;
+      }
+    }
+    remark(input_.remark_on(text));
+    return examples;
+  }
+
+  ClassLogits logits(const Items& items, Context& context) {
+    return input_.logits(model_as<Model>(), items, context);
+  }
+
+  /// Returns make(logits) for each item.
+  template <class Make>
+  std::vector<Output> outputs(const Items& items, const Make& make) {
+    return outputs_of(*this, items, input_.lengths(items, model_as<Model>()), batch_size_,
+                      [&](const Items& batch, Context& context) { return make(logits(batch, context)); });
+  }
+
+  std::vector<Output> scores(const Items& items) {
+    return outputs(items, [&](const ClassLogits& logits) { return head_.scores(logits); });
+  }
+
+  /// Returns the scores of held-out examples. If the model has two parts, fits their shares to them first.
+  std::vector<Output> fitted_scores(const Examples& examples) {
+    SparseLinear* const sparse = model_as<Model>().sparse();
+    if (!sparse) return scores(examples.inputs);
+    const std::vector<Output> parts =
+        outputs(examples.inputs, [](const ClassLogits& logits) { return logits.side_by_side(); });
+    head_.fit_shares(*sparse, parts, examples.targets);
+    return outputs_of(*this, parts, {std::vector(parts.size(), 1), {}}, batch_size_,
+                      [&](const std::vector<Output>& batch, Context& /*context*/) {
+                        return head_.scores(split_logits(batch, *sparse));
+                      });
+  }
+
+  const std::int64_t batch_size_;
+  Input input_;
+  Head head_;
+  TextParts parts_;
+  Examples train_, valid_;
+  std::vector<float> weights_;  // of the examples to learn from; empty: all alike
+};
 
 }  // namespace heed

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "heed/apps/report/report.h"
-#include "heed/apps/tasks/labelled.h"
+#include "heed/apps/tasks/class_heads.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/text_to_text.h"
 #include "heed/base/json.h"
@@ -72,8 +72,8 @@ Json settings_of(const RecordedRun& run) {
   return section;
 }
 
-/// Returns the part of the page about classes, from the JSON of a measurement (class_measurement()
-/// in apps/tasks/labelled.h).
+/// Returns the part of the page about classes, from the JSON of a measurement (ClassHead::measurement()
+/// in apps/tasks/class_heads.h).
 Json classes_of(const Measurement& measurement) {
   const Json json = Json::parse(measurement.json);
   Json figures = Json::array(), names = Json::array();

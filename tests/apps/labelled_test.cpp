@@ -1,4 +1,4 @@
-// How tasks that tell classes apart are measured.
+// Tasks with labels: how classes are measured, and what weights and numbers do.
 
 #include "heed/apps/tasks/labelled.h"
 
@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "heed/apps/tasks/class_heads.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/base/file.h"
 #include "heed/base/plain_numbers.h"
@@ -51,14 +52,36 @@ TEST_CASE("labels that are none are refused with the columns that there are, bef
   CHECK(!path_exists(folder / "run"));
 }
 
+namespace {
+
+const std::vector<std::string> abc = {"a", "b", "c"};
+
+/// Returns a head whose classes are a, b and c.
+template <class Head>
+Head head_of_abc() {
+  static const Settings settings = [] {
+    Settings made = task_kind("classify").settings(true);
+    made.set("data.label_separator", std::is_same_v<Head, ClassSetHead> ? "|" : "", "test");
+    return made;
+  }();
+  Head head(task_kind("classify"), settings);
+  head.open([](std::string_view) { return classes_to_json(abc); });
+  return head;
+}
+
+ClassQuality quality_of(const std::vector<Output>& scores, const std::vector<ClassSet>& labels) {
+  return head_of_abc<ClassHead>().quality(scores, labels, 3);
+}
+
+}  // namespace
+
 TEST_CASE("Quality of classes: a case worked out by hand") {
-  const std::vector<std::string> classes = {"a", "b", "c"};
   // Expected a a a b b; predicted a b a b a.
-  const std::vector<std::int32_t> labels = {0, 0, 0, 1, 1};
-  const ClassScores a = {std::log(0.5F), std::log(0.3F), std::log(0.2F)},
-                    b = {std::log(0.1F), std::log(0.8F), std::log(0.1F)};
-  const std::vector<ClassScores> scores = {a, b, a, b, a};
-  const ClassQuality quality = measure_quality(scores, labels, 3);
+  const std::vector<ClassSet> labels = {{0}, {0}, {0}, {1}, {1}};
+  const Output a = {std::log(0.5F), std::log(0.3F), std::log(0.2F)},
+               b = {std::log(0.1F), std::log(0.8F), std::log(0.1F)};
+  const std::vector<Output> scores = {a, b, a, b, a};
+  const ClassQuality quality = quality_of(scores, labels);
   CHECK(quality.accuracy == doctest::Approx(0.6));
   CHECK(quality.loss ==
         doctest::Approx(-(2 * std::log(0.5) + std::log(0.1) + std::log(0.8) + std::log(0.3)) / 5));
@@ -67,10 +90,8 @@ TEST_CASE("Quality of classes: a case worked out by hand") {
   CHECK(quality.confusion == std::vector<std::vector<std::int64_t>>{{2, 1, 0}, {1, 1, 0}, {0, 0, 0}});
 
   LabelledText text;
-  for (int i = 0; i < 5; ++i)
-    text.add("text", classes[static_cast<std::size_t>(labels[i])], "f:" + std::to_string(i + 1));
-  const Measurement measured =
-      class_measurement({{{"accuracy", 0.6, true}}}, quality, scores, labels, text, classes);
+  for (int i = 0; i < 5; ++i) text.add("text", i < 3 ? "a" : "b", "f:" + std::to_string(i + 1));
+  const Measurement measured = head_of_abc<ClassHead>().measurement(scores, labels, text);
   const Json json = Json::parse(measured.json);
   CHECK(json["accuracy"] == 0.6);
   CHECK(json["texts"] == 5);
@@ -81,20 +102,22 @@ TEST_CASE("Quality of classes: a case worked out by hand") {
   CHECK(measured.mistakes[0].place == "f:2");  // the more confident one
   CHECK(measured.mistakes[0].predicted == "b");
 
-  CHECK(measure_quality({}, {}, 300).confusion.empty());
+  CHECK(head_of_abc<ClassHead>().quality({}, {}, 300).confusion.empty());
 }
 
 TEST_CASE(
     "macro_f1: the mean over the classes that occur among the labels or the answers, as scikit-learn has "
     "it") {
-  const ClassScores a = {0, -9, -9}, b = {-9, 0, -9}, c = {-9, -9, 0};
+  const Output a = {0, -9, -9}, b = {-9, 0, -9}, c = {-9, -9, 0};
+  const auto macro_f1 = [](const std::vector<Output>& scores, const std::vector<ClassSet>& labels) {
+    return quality_of(scores, labels).macro_f1;
+  };
   // sklearn.metrics.f1_score(labels, answers, average="macro")
-  CHECK(measure_quality({a, a, b}, {0, 1, 1}, 3).macro_f1 == doctest::Approx(2.0 / 3));  // c occurs nowhere
-  CHECK(measure_quality({a, a, c}, {0, 1, 1}, 3).macro_f1 ==
-        doctest::Approx(2.0 / 9));                                                    // c is an answer alone
-  CHECK(measure_quality({a, a, a}, {0, 1, 1}, 3).macro_f1 == doctest::Approx(0.25));  // b is a label alone
-  CHECK(measure_quality({c}, {2}, 3).macro_f1 == 1);
-  CHECK(measure_quality({}, {}, 3).macro_f1 == 0);
+  CHECK(macro_f1({a, a, b}, {{0}, {1}, {1}}) == doctest::Approx(2.0 / 3));  // c occurs nowhere
+  CHECK(macro_f1({a, a, c}, {{0}, {1}, {1}}) == doctest::Approx(2.0 / 9));  // c is an answer alone
+  CHECK(macro_f1({a, a, a}, {{0}, {1}, {1}}) == doctest::Approx(0.25));     // b is a label alone
+  CHECK(macro_f1({c}, {{2}}) == 1);
+  CHECK(macro_f1({}, {}) == 0);
 }
 
 TEST_CASE("A sample of pairs has whole groups") {
@@ -117,19 +140,19 @@ TEST_CASE("Several labels a text: sets of classes, and their figures as scikit-l
   text.add("one", "a|b", "f", 1);
   text.add("two", "", "f", 2);
   text.add("three", "c|c", "f", 3);
-  const std::vector<std::string> classes = {"a", "b", "c"};
-  CHECK(parse_class_sets(text, "|", classes) == std::vector<ClassSet>{{0, 1}, {}, {2}});
-  CHECK(class_names(expand_labels(text, "|")) == classes);
-  text.add("four", "a|d", "f", 4);
-  CHECK_THROWS_WITH_AS(parse_class_sets(text, "|", classes), doctest::Contains("f:4: the label \"d\""),
+  const auto head = head_of_abc<ClassSetHead>();
+  CHECK(head.targets(text) == std::vector<ClassSet>{{0, 1}, {}, {2}});
+  CHECK(head.learned_files(text).at("classes.json") == classes_to_json(abc));
+  LabelledText wrong;
+  wrong.add("four", "d|e", "f", 4);
+  CHECK_THROWS_WITH_AS(head.targets(wrong), doctest::Contains("f:4: the label \"d\""), Error);
+  wrong.add("five", "a|", "f", 5);
+  CHECK_THROWS_WITH_AS(head.targets(wrong), doctest::Contains("f:5: the labels \"a|\" have an empty one"),
                        Error);
-  text.add("five", "a|", "f", 5);
-  CHECK_THROWS_WITH_AS(expand_labels(text, "|"),
-                       doctest::Contains("f:5: the labels \"a|\" have an empty one"), Error);
 
   const float yes = std::log(0.9F), no = std::log(0.2F), half = std::log(0.5F);
-  const std::vector<ClassScores> scores = {{yes, no, no}, {no, no, no}, {yes, no, half}};
-  const ClassQuality quality = multi_label_quality(scores, std::vector<ClassSet>{{0, 1}, {}, {2}}, 3);
+  const std::vector<Output> scores = {{yes, no, no}, {no, no, no}, {yes, no, half}};
+  const ClassQuality quality = head.quality(scores, head.targets(text), 3);
   CHECK(quality.accuracy == doctest::Approx(1.0 / 3));
   // sklearn.metrics.f1_score([[1, 1, 0], [0, 0, 0], [0, 0, 1]], [[1, 0, 0], [0, 0, 0], [1, 0, 1]],
   // average=...)
@@ -138,7 +161,7 @@ TEST_CASE("Several labels a text: sets of classes, and their figures as scikit-l
   CHECK(quality.loss == doctest::Approx(-(std::log(0.9) + std::log(0.2) + std::log(0.8) + 3 * std::log(0.8) +
                                           std::log(0.1) + std::log(0.8) + std::log(0.5)) /
                                         3));
-  const std::vector<Prediction> answers = multi_label_predictions(scores, classes, "|");
+  const std::vector<Prediction> answers = head.predictions(scores);
   CHECK(answers[0].text == "a");
   CHECK(answers[1].text.empty());
   CHECK(answers[2].text == "a|c");
@@ -171,20 +194,18 @@ TEST_CASE("Shares of several labels a text: those with the smallest cross entrop
 }
 
 TEST_CASE("Weights: a rare class counts more, examples as their data say, and the mean is 1") {
-  Settings settings = task_kind("classify").settings(true);
   LabelledText text;
-  CHECK(example_weights(settings, text, {0, 0, 0, 1}, 2).empty());
-  settings.assign("training.class_weights=balanced");
-  std::vector<float> weights = example_weights(settings, text, {0, 0, 0, 1}, 2);
+  const ClassSet labels = {0, 0, 0, 1};
+  CHECK(example_weights(text).empty());
+  std::vector<float> weights = example_weights(text, labels);
   CHECK(weights[2] == doctest::Approx(4.0 / (2 * 3)));
   CHECK(weights[3] == doctest::Approx(4.0 / (2 * 1)));
   text.weights = {3e38F, 0, 3e38F, 3e38F};
-  weights = example_weights(settings, text, {0, 0, 0, 1}, 2);
+  weights = example_weights(text, labels);
   CHECK(weights[0] == doctest::Approx(4.0 / 5));
   CHECK(weights[1] == 0);
   CHECK(weights[3] == doctest::Approx(4.0 * 3 / 5));
-  settings.assign("training.class_weights=equal");
-  CHECK(example_weights(settings, text, {0, 0, 0, 1}, 2)[3] == doctest::Approx(4.0 / 3));
+  CHECK(example_weights(text)[3] == doctest::Approx(4.0 / 3));
   text.weights = {0, 0};
   CHECK_THROWS_WITH_AS(example_weights(text), doctest::Contains("none counts"), Error);
 }
