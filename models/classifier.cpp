@@ -186,14 +186,6 @@ Tensor ClassLogits::together() const {
   return deep * slice(shares, 0, 0, 1) + sparse * slice(shares, 0, 1, 2);
 }
 
-Tensor ClassLogits::log_probabilities() const {
-  return log_softmax(together(), -1);
-}
-
-Tensor ClassLogits::side_by_side() const {
-  return concat({deep, sparse}, -1);
-}
-
 namespace {
 
 /// The losses [B] that `loss_of` gives for logits, summed over the samples; of two parts their mean.
@@ -212,10 +204,6 @@ Loss loss_of_parts(const ClassLogits& logits, const Tensor& weights, const LossO
 Loss ClassLogits::loss(const Tensor& labels, double smoothing, const Tensor& weights) const {
   return loss_of_parts(*this, weights,
                        [&](const Tensor& logits) { return cross_entropy(logits, labels, smoothing); });
-}
-
-Tensor ClassLogits::multilabel_log_probabilities() const {
-  return -softplus(-together());
 }
 
 Loss ClassLogits::multilabel_loss(const Tensor& targets, double smoothing, const Tensor& weights) const {

@@ -159,14 +159,6 @@ Tensor EncoderDecoder::step(const Tensor& tokens, DecoderState& state, Context& 
                  {tokens.size(0), -1});
 }
 
-DType EncoderDecoder::dtype() const {
-  return target_embedding_.weight.dtype();
-}
-
-Device EncoderDecoder::device() const {
-  return target_embedding_.weight.device();
-}
-
 const Embedding& EncoderDecoder::source_embedding() const {
   return source_embedding_ ? *source_embedding_ : static_cast<const Embedding&>(target_embedding_);
 }

@@ -333,10 +333,6 @@ void RunFolder::write_config() {
   saved_config_ = config_;
 }
 
-bool RunFolder::has_checkpoint() const {
-  return path_exists(file("trainer_state.json"));
-}
-
 /// Removes unfinished files of a killed process. Safe because the folder is locked.
 void RunFolder::remove_temporaries() {
   for (const std::string& name : folder_.names())
