@@ -5,6 +5,7 @@
 #include "heed/autograd/ops.h"
 
 namespace heed {
+
 constexpr double least = 1e-20;          // added to a probability before taking its logarithm
 constexpr double surely_generated = 50;  // the gate's logit when there is nothing to copy
 

@@ -5,6 +5,7 @@
 #include "heed/autograd/ops.h"
 
 namespace heed {
+
 static std::size_t longest(std::span<const Tokens> sequences) {
   check(!sequences.empty(), "a batch needs at least one sequence");
   std::size_t length = 1;
