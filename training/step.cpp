@@ -127,6 +127,10 @@ void LossMeter::add(const std::string& name, const Tensor& sum) {
   total = total + sum.detach();
 }
 
+Tensor LossMeter::mean(const std::string& name) const {
+  return sums_.at(name) / static_cast<double>(tokens_);
+}
+
 std::map<std::string, double> LossMeter::sums() const {
   std::map<std::string, double> values = restored_;
   for (const auto& [name, total] : sums_) values[name] = total.item();

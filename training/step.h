@@ -92,7 +92,7 @@ class LossMeter {
   void add_tokens(std::int64_t tokens) { tokens_ += tokens; }
   std::int64_t tokens() const { return tokens_; }
   /// The mean of a loss per token, on the device.
-  Tensor mean(const std::string& name) const { return sums_.at(name) / static_cast<double>(tokens_); }
+  Tensor mean(const std::string& name) const;
 
   /// The sums since the start or the last clear(), on the device of the losses.
   const std::map<std::string, Tensor>& on_device() const { return sums_; }
