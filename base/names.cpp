@@ -4,6 +4,7 @@
 #include <array>
 
 namespace heed {
+
 /// Names that other programs use for a setting.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 8> other_names = {
     {{"lr", "learning_rate"},

@@ -9,6 +9,7 @@
 #include "heed/base/plain_numbers.h"
 
 namespace heed {
+
 static std::string bound_text(bool is_integer, double bound) {
   // Above 2^53 a double cannot represent every integer; 2^63 - 1 is the only such bound.
   if (is_integer) return std::to_string(bound >= 0x1p63 ? INT64_MAX : static_cast<std::int64_t>(bound));

@@ -117,6 +117,11 @@ Tensor make_arange(std::int64_t count, Device device) {
   result.assign(std::span<const T>(values));
   return result;
 }
+
+template <class T>
+std::vector<double> widened(const std::vector<T>& values) {
+  return {values.begin(), values.end()};
+}
 }  // namespace
 
 Tensor Tensor::arange(std::int64_t count, DType dtype, Device device) {
@@ -189,13 +194,6 @@ std::vector<T> Tensor::to_vector() const {
   if (!values.empty()) backend_of(*this).download(source, values.data());
   return values;
 }
-
-namespace {
-template <class T>
-std::vector<double> widened(const std::vector<T>& values) {
-  return {values.begin(), values.end()};
-}
-}  // namespace
 
 std::vector<double> Tensor::to_doubles() const {
   check(defined(), "to_doubles: the tensor is undefined");

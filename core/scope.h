@@ -10,7 +10,7 @@ class LoopRunner;
 class NotedLeaves;
 class Tensor;
 
-/// What holds on a thread until the end of a C++ scope. The pool hands the decisions on to its tasks.
+/// The settings of a thread that change for the length of a C++ scope. Tasks of the pool inherit them.
 struct Scope {
   bool recording = true;                      ///< ops record their gradient (RecordingScope)
   bool compose_only = false;                  ///< see ComposeOnly

@@ -103,6 +103,17 @@ Shares newton_step(const Fit& fit, const Shares& shares) {
           sparse_stays ? 0 : (mixed * fit.gradient[0] - fit.deep_twice * fit.gradient[1]) / determinant};
 }
 
+/// The losses [B] that `loss_of` gives for logits, summed over the samples; of two parts their mean.
+template <class LossOf>
+Loss loss_of_parts(const ClassLogits& logits, const Tensor& weights, const LossOf& loss_of) {
+  const auto summed = [&](const Tensor& part) {
+    const Tensor losses = loss_of(part);
+    return sum(weights.defined() ? losses * weights : losses);
+  };
+  const Tensor deep = summed(logits.deep);
+  return {logits.sparse.defined() ? (deep + summed(logits.sparse)) / 2 : deep, logits.deep.size(0)};
+}
+
 }  // namespace
 
 SparseLinear::SparseLinear(std::int64_t features, std::int64_t classes, Initialiser& initialiser) {
@@ -186,36 +197,9 @@ Tensor ClassLogits::together() const {
   return deep * slice(shares, 0, 0, 1) + sparse * slice(shares, 0, 1, 2);
 }
 
-Tensor ClassLogits::log_probabilities() const {
-  return log_softmax(together(), -1);
-}
-
-Tensor ClassLogits::side_by_side() const {
-  return concat({deep, sparse}, -1);
-}
-
-namespace {
-
-/// The losses [B] that `loss_of` gives for logits, summed over the samples; of two parts their mean.
-template <class LossOf>
-Loss loss_of_parts(const ClassLogits& logits, const Tensor& weights, const LossOf& loss_of) {
-  const auto summed = [&](const Tensor& part) {
-    const Tensor losses = loss_of(part);
-    return sum(weights.defined() ? losses * weights : losses);
-  };
-  const Tensor deep = summed(logits.deep);
-  return {logits.sparse.defined() ? (deep + summed(logits.sparse)) / 2 : deep, logits.deep.size(0)};
-}
-
-}  // namespace
-
 Loss ClassLogits::loss(const Tensor& labels, double smoothing, const Tensor& weights) const {
   return loss_of_parts(*this, weights,
                        [&](const Tensor& logits) { return cross_entropy(logits, labels, smoothing); });
-}
-
-Tensor ClassLogits::multilabel_log_probabilities() const {
-  return -softplus(-together());
 }
 
 Loss ClassLogits::multilabel_loss(const Tensor& targets, double smoothing, const Tensor& weights) const {

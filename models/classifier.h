@@ -63,9 +63,9 @@ struct ClassLogits {
   /// sparse part.
   Tensor together() const;
   /// The logarithms of the classes' probabilities, [B, classes].
-  Tensor log_probabilities() const;
+  Tensor log_probabilities() const { return log_softmax(together(), -1); }
   /// [B, 2 classes]: the deep logits and then the sparse ones.
-  Tensor side_by_side() const;
+  Tensor side_by_side() const { return concat({deep, sparse}, -1); }
   /// Returns the cross entropy with labels i32 [B], times `weights` f32 [B] where defined, summed
   /// over the samples. With two parts it is the mean of their losses.
   Loss loss(const Tensor& labels, double smoothing, const Tensor& weights = {}) const;
@@ -74,7 +74,7 @@ struct ClassLogits {
   // decision.
 
   /// The logarithm of the probability that a sample has a class, -softplus(-logit), [B, classes].
-  Tensor multilabel_log_probabilities() const;
+  Tensor multilabel_log_probabilities() const { return -softplus(-together()); }
   /// Returns the binary cross entropy with targets f32 [B, classes] (1 where the sample has the
   /// class, otherwise 0), summed over classes and samples. `smoothing` and `weights` are those of
   /// loss().

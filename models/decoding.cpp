@@ -31,10 +31,6 @@ EncoderDecoderSteps::EncoderDecoderSteps(EncoderDecoder& model, const PaddedToke
   state_ = model.start(model.encode(sources, context_), sources);
 }
 
-Tensor EncoderDecoderSteps::step(const Tensor& tokens) {
-  return model_.step(tokens, state_, context_);
-}
-
 void EncoderDecoderSteps::reorder(std::span<const std::int32_t> rows) {
   check(!rows.empty(), "reorder: there is no row to continue");
   std::vector<std::int32_t> sources;

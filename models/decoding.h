@@ -26,7 +26,7 @@ class StepModel {
 class EncoderDecoderSteps : public StepModel {
  public:
   EncoderDecoderSteps(EncoderDecoder& model, const PaddedTokens& sources);
-  Tensor step(const Tensor& tokens) override;
+  Tensor step(const Tensor& tokens) override { return model_.step(tokens, state_, context_); }
   void reorder(std::span<const std::int32_t> rows) override;
   Device device() const override { return model_.device(); }
 

@@ -5,6 +5,7 @@
 #include "heed/autograd/ops.h"
 
 namespace heed {
+
 constexpr double least = 1e-20;          // added to a probability before taking its logarithm
 constexpr double surely_generated = 50;  // the gate's logit when there is nothing to copy
 
@@ -157,14 +158,6 @@ Tensor EncoderDecoder::step(const Tensor& tokens, DecoderState& state, Context& 
   const Tensor by_source = reshape(hidden, {state.memory.size(0), -1, hidden.size(2)});  // [S, R / S, d]
   return reshape(pointer_->log_probabilities(by_source, output_(by_source), source, context),
                  {tokens.size(0), -1});
-}
-
-DType EncoderDecoder::dtype() const {
-  return target_embedding_.weight.dtype();
-}
-
-Device EncoderDecoder::device() const {
-  return target_embedding_.weight.device();
 }
 
 const Embedding& EncoderDecoder::source_embedding() const {

@@ -80,8 +80,8 @@ class EncoderDecoder : public Module {
   std::int64_t target_limit() const;
 
   const TransformerConfig& config() const { return config_; }
-  DType dtype() const;
-  Device device() const;
+  DType dtype() const { return target_embedding_.weight.dtype(); }
+  Device device() const { return target_embedding_.weight.device(); }
 
  private:
   EncoderDecoder(const TransformerConfig& config, Initialiser initialiser);

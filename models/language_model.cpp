@@ -25,10 +25,6 @@ Tensor LanguageModel::hidden(const PaddedTokens& tokens, Context& context) {
   return decoder_(input_(tokens.ids, 0, context), tokens.mask, {}, {}, context);
 }
 
-Tensor LanguageModel::logits(const Tensor& hidden) const {
-  return output_(hidden);
-}
-
 Loss LanguageModel::loss(const LanguageModelBatch& batch, double smoothing, Context& context) {
   return output_.loss(hidden(batch.input, context), batch.targets, smoothing);
 }
@@ -131,10 +127,6 @@ MaskedLanguageModel::MaskedLanguageModel(const TransformerConfig& config, Initia
 
 Tensor MaskedLanguageModel::transformed(const Tensor& hidden) const {
   return transform_ ? (*transform_norm_)(apply(activation_, (*transform_)(hidden))) : hidden;
-}
-
-Tensor MaskedLanguageModel::logits(const Tensor& hidden) const {
-  return output_(transformed(hidden));
 }
 
 Loss MaskedLanguageModel::loss(const MaskedBatch& batch, double smoothing, Context& context) {

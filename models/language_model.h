@@ -23,7 +23,7 @@ class LanguageModel : public Module {
   /// Hidden states [B, T, d] of tokens i32 [B, T]; each position sees itself and earlier ones.
   Tensor hidden(const PaddedTokens& tokens, Context& context);
   /// Vocabulary logits [..., V] of hidden states [..., d].
-  Tensor logits(const Tensor& hidden) const;
+  Tensor logits(const Tensor& hidden) const { return output_(hidden); }
   /// Returns the cross entropy over the real target tokens. Auxiliary losses of layers are in the
   /// context.
   Loss loss(const LanguageModelBatch& batch, double smoothing, Context& context);
@@ -81,7 +81,7 @@ class MaskedLanguageModel : public SequenceEncoder {
   explicit MaskedLanguageModel(const TransformerConfig& config);
 
   /// Vocabulary logits [..., V] of hidden states [..., d].
-  Tensor logits(const Tensor& hidden) const;
+  Tensor logits(const Tensor& hidden) const { return output_(transformed(hidden)); }
   /// Returns the cross entropy of the masked tokens only. Auxiliary losses of layers are in the
   /// context.
   Loss loss(const MaskedBatch& batch, double smoothing, Context& context);

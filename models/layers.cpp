@@ -14,6 +14,7 @@
 #include "heed/models/config.h"
 
 namespace heed {
+
 static void check_input(const Tensor& x, std::int64_t width, DType dtype) {
   check(x.rank() > 0 && x.size(-1) == width, "expects inputs of width ", width, ", got shape ", x.shape());
   check(x.dtype() == dtype, "holds ", dtype, " parameters, got ", x.dtype(), " inputs");

@@ -5,6 +5,7 @@
 #include "heed/autograd/ops.h"
 
 namespace heed {
+
 static std::size_t longest(std::span<const Tokens> sequences) {
   check(!sequences.empty(), "a batch needs at least one sequence");
   std::size_t length = 1;
@@ -71,10 +72,6 @@ ClassificationBatch make_classification_batch(std::span<const Tokens> sequences,
           Tensor::from(labels, {static_cast<std::int64_t>(labels.size())}, device)};
 }
 
-Tensor Loss::mean() const {
-  return sum / static_cast<double>(count);
-}
-
 Tensor objective(const Loss& loss, const Context& context) {
   const Tensor auxiliary = context.auxiliary_loss();
   return auxiliary.defined() ? loss.mean() + auxiliary : loss.mean();
@@ -101,10 +98,6 @@ VocabularyHead::VocabularyHead(const TransformerConfig& config, const Embedding&
   if (config.tie_embeddings == "none")
     add_parameter("weight", own_, initialiser.xavier_uniform(shape[0], shape[1]));
   if (config.output_bias) add_parameter("bias", bias, Initialiser::constant({shape[0]}, 0));
-}
-
-const Tensor& VocabularyHead::weight() const {
-  return own_.defined() ? own_ : embedding_.weight;
 }
 
 Tensor VocabularyHead::operator()(const Tensor& hidden) const {

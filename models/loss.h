@@ -75,7 +75,7 @@ struct Loss {
   std::int64_t count = 0;  ///< number of targets: real target tokens, or samples of a classifier
 
   /// The mean over the targets.
-  Tensor mean() const;
+  Tensor mean() const { return sum / static_cast<double>(count); }
 };
 
 /// Returns the value that training minimises: the mean over the targets plus the context's weighted
@@ -107,7 +107,7 @@ class VocabularyHead : public Module {
   Tensor bias;  ///< [V], or undefined
 
  private:
-  const Tensor& weight() const;
+  const Tensor& weight() const { return own_.defined() ? own_ : embedding_.weight; }
 
   const Embedding& embedding_;
   Tensor own_;  // undefined when tied

@@ -63,14 +63,6 @@ std::vector<NamedTensor> Module::collected(std::vector<NamedTensor> Module::*lis
   return out;
 }
 
-std::vector<NamedTensor> Module::parameters() {
-  return collected(&Module::parameters_);
-}
-
-std::vector<NamedTensor> Module::buffers() {
-  return collected(&Module::buffers_);
-}
-
 std::vector<NamedTensor> Module::state() {
   std::vector<NamedTensor> out = parameters();
   for (NamedTensor& buffer : buffers()) out.push_back(std::move(buffer));

@@ -42,9 +42,9 @@ class Module {
   Module& operator=(Module&&) = delete;
 
   /// All parameters of this module and its parts, in registration order; shared ones appear once.
-  std::vector<NamedTensor> parameters();
+  std::vector<NamedTensor> parameters() { return collected(&Module::parameters_); }
   /// Tensors that are saved with the model but not trained by gradient.
-  std::vector<NamedTensor> buffers();
+  std::vector<NamedTensor> buffers() { return collected(&Module::buffers_); }
   /// Returns parameters() followed by buffers(), the content of a model file.
   std::vector<NamedTensor> state();
   /// Replaces every floating parameter and buffer by a copy of the given dtype on the given device;

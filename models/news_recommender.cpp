@@ -81,10 +81,6 @@ Tensor NewsRecommender::news(const NewsInput& input, Context& context) {
   return sum;
 }
 
-Tensor NewsRecommender::table(const Tensor& news) const {
-  return concat({anyone_vector_, news}, 0);
-}
-
 Tensor NewsRecommender::users(const Tensor& table, const PaddedTokens& history, Context& context) {
   const Tensor clicked = embedding(table, history.ids) * input_scale_;
   const Tensor placed = has_positions_ ? clicked + user_positions_(0, history.ids.size(1), clicked) : clicked;

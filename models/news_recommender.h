@@ -52,7 +52,7 @@ class NewsRecommender : public Module {
   Tensor news(const NewsInput& input, Context& context);
   /// Returns the table [1 + n, d] that histories and candidates index: `anyone` in row 0, news i in
   /// row i + 1.
-  Tensor table(const Tensor& news) const;
+  Tensor table(const Tensor& news) const { return concat({anyone_vector_, news}, 0); }
   static constexpr std::int32_t anyone = 0;
   /// Returns vectors [B, d] of users.
   Tensor users(const Tensor& table, const PaddedTokens& history, Context& context);

@@ -6,6 +6,7 @@
 #include "heed/autograd/ops.h"
 
 namespace heed {
+
 /// The standard deviation of vectors that are added to scaled embeddings.
 static double added_deviation(const TransformerConfig& config) {
   return embedding_deviation(config) * embedding_scale(config);

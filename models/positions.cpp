@@ -45,6 +45,8 @@ std::int64_t table_length(std::int64_t end) {
       std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(64, end))));
 }
 
+constexpr std::int64_t buckets = 32, farthest = 128;
+
 }  // namespace
 
 std::vector<std::int64_t> cache_key(std::vector<std::int64_t> numbers, DType dtype, Device device) {
@@ -172,12 +174,6 @@ Rotary::Angles Rotary::angles(std::int64_t end, const Tensor& like) {
                   tensor_of(sines, shape, dtype, like.device())};
   });
 }
-
-namespace {
-
-constexpr std::int64_t buckets = 32, farthest = 128;
-
-}  // namespace
 
 DistanceBias::DistanceBias(const AttentionConfig& config, Initialiser& initialiser)
     : alibi_(config.alibi),

@@ -60,10 +60,6 @@ Tensor SequenceEncoder::hidden(const PaddedTokens& tokens, const Tensor& added, 
   return encode(x, tokens.mask, context);
 }
 
-Tensor SequenceEncoder::encode(const Tensor& x, const Tensor& mask, Context& context) {
-  return encoder_(x, mask, context);
-}
-
 Tensor SequenceEncoder::pooled(const Tensor& hidden, const Tensor& mask) const {
   const Tensor pool = heed::pooled(config_.pooling, pooling_.get(), hidden, mask);
   if (!pooler_) return pool;

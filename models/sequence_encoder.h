@@ -67,7 +67,7 @@ class SequenceEncoder : public Module {
   Tensor hidden(const PaddedTokens& tokens, const Tensor& added, Context& context);
   /// Returns hidden states of vectors [B, N, d] from another source, with their mask (i32 [B, N],
   /// undefined: all real).
-  Tensor encode(const Tensor& x, const Tensor& mask, Context& context);
+  Tensor encode(const Tensor& x, const Tensor& mask, Context& context) { return encoder_(x, mask, context); }
   /// Pools the real positions of each sequence to one vector [B, d]: their mean; their maximum per
   /// element with `pooling` "max"; a weighted mean with "attention" (AttentionPooling); or the
   /// first one with "first". A `pooler` then maps it to act(W x + b).

@@ -14,6 +14,7 @@
 #include "heed/text/tokenizer_parts.h"
 
 namespace heed {
+
 /// Names of marks in the files of other programs; in each row the first that exists is used.
 constexpr std::array<std::array<std::string_view, 5>, 5> names_of_marks = {
     {{"<pad>", "[PAD]"},

@@ -17,6 +17,7 @@
 #include "heed/training/step.h"
 
 namespace heed {
+
 static double rate_at(const ScheduleOptions& options, std::int64_t step, std::int64_t steps) {
   check(step >= 1, "schedule: steps count from 1, got ", step);
   const double peak = options.learning_rate;

@@ -14,10 +14,6 @@ double TextLoss::perplexity() const {
   return std::exp(nats_per_token());
 }
 
-double TextLoss::bits_per_character() const {
-  return nats_per_character() / std::numbers::ln2;
-}
-
 LanguageModelBatch window_batch(const TokenStream& tokens, std::span<const Window> windows, Device device) {
   check(!windows.empty(), "a batch needs at least one window");
   const std::int64_t length = windows.front().length;

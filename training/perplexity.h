@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <numbers>
 #include <span>
 #include <vector>
 
@@ -28,7 +29,7 @@ struct TextLoss {
   double nats_per_token() const { return nats / static_cast<double>(tokens); }
   double perplexity() const;  ///< exp(nats_per_token())
   double nats_per_character() const { return nats / static_cast<double>(characters); }
-  double bits_per_character() const;
+  double bits_per_character() const { return nats_per_character() / std::numbers::ln2; }
 };
 
 struct TextLossOptions {

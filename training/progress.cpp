@@ -63,6 +63,55 @@ std::string bar_text(const Progress& progress, int width) {
   return concat_text('[', bar, "] ");
 }
 
+using Json = nlohmann::ordered_json;  // keeps keys in the order they are written, which reads best
+
+constexpr const char* log_file = "metrics.jsonl";
+
+Json object_of(const std::vector<std::pair<std::string, double>>& values) {
+  JsonBuilder<Json> object("", 1, false);  // by itself an ordered object looks at all members for each
+  object.start_object(values.size());
+  for (const auto& [name, value] : values) {
+    object.key(name);
+    object.number_float(value, "");
+  }
+  object.end_object();
+  return object.take();
+}
+
+/// Reads a number. JSON has no NaN: it is written as null and read back as NaN.
+double number_of(const Json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+std::vector<std::pair<std::string, double>> values_of(const Json& line, const char* key) {
+  std::vector<std::pair<std::string, double>> values;
+  if (!line.contains(key)) return values;
+  check(line.at(key).is_object(), "\"", key, "\" is not an object");
+  for (const auto& [name, value] : line.at(key).items()) values.emplace_back(name, number_of(value));
+  return values;
+}
+
+/// Calls take(line, number from 1) for each line of a text.
+template <class Take>
+void for_each_line(std::string_view text, const Take& take) {
+  for (std::size_t begin = 0, number = 1; begin < text.size(); ++number) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    take(text.substr(begin, end - begin), number);
+    begin = end + 1;
+  }
+}
+
+std::vector<Progress> records_in(std::string_view text) {
+  std::vector<Progress> records;
+  for_each_line(text, [&](std::string_view line, std::size_t) {
+    try {
+      records.push_back(parse_metrics_line(line));
+    } catch (const Error&) {  // reported when the log was opened; other lines are still read
+    }
+  });
+  return records;
+}
+
 }  // namespace
 
 const Metric* first_not_finite(std::span<const Metric> metrics) {
@@ -162,38 +211,6 @@ void ProgressPrinter::clear_line() {
   line_is_open_ = false;
 }
 
-namespace {
-
-using Json = nlohmann::ordered_json;  // keeps keys in the order they are written, which reads best
-
-constexpr const char* log_file = "metrics.jsonl";
-
-Json object_of(const std::vector<std::pair<std::string, double>>& values) {
-  JsonBuilder<Json> object("", 1, false);  // by itself an ordered object looks at all members for each
-  object.start_object(values.size());
-  for (const auto& [name, value] : values) {
-    object.key(name);
-    object.number_float(value, "");
-  }
-  object.end_object();
-  return object.take();
-}
-
-/// Reads a number. JSON has no NaN: it is written as null and read back as NaN.
-double number_of(const Json& value) {
-  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
-}
-
-std::vector<std::pair<std::string, double>> values_of(const Json& line, const char* key) {
-  std::vector<std::pair<std::string, double>> values;
-  if (!line.contains(key)) return values;
-  check(line.at(key).is_object(), "\"", key, "\" is not an object");
-  for (const auto& [name, value] : line.at(key).items()) values.emplace_back(name, number_of(value));
-  return values;
-}
-
-}  // namespace
-
 std::string metrics_line(const Progress& progress) {
   Json line{{"step", progress.step}, {"steps", progress.steps}, {"epoch", progress.epoch}};
   if (progress.is_evaluation()) {
@@ -242,31 +259,6 @@ Progress parse_metrics_line(std::string_view text) {
     fail("not a line of metrics: ", error.what());
   }
 }
-
-namespace {
-
-/// Calls take(line, number from 1) for each line of a text.
-template <class Take>
-void for_each_line(std::string_view text, const Take& take) {
-  for (std::size_t begin = 0, number = 1; begin < text.size(); ++number) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    take(text.substr(begin, end - begin), number);
-    begin = end + 1;
-  }
-}
-
-std::vector<Progress> records_in(std::string_view text) {
-  std::vector<Progress> records;
-  for_each_line(text, [&](std::string_view line, std::size_t) {
-    try {
-      records.push_back(parse_metrics_line(line));
-    } catch (const Error&) {  // reported when the log was opened; other lines are still read
-    }
-  });
-  return records;
-}
-
-}  // namespace
 
 MetricsLog::MetricsLog(OpenFolder run, std::int64_t bytes, std::function<void(std::string_view)> remark)
     : run_(std::move(run)), path_(run_.path() / log_file), remark_(std::move(remark)) {

@@ -68,34 +68,6 @@ RunManifest parse_manifest(const Json& object) {
   return manifest;
 }
 
-}  // namespace
-
-bool is_name_of_run_file(std::string_view name) {
-  return !name.empty() && name[0] != '.' && name.find_first_of(std::string_view("/\0", 2)) == name.npos &&
-         unicode::find_invalid(name) == name.npos &&
-         std::find(common_names.begin(), common_names.end(), name) == common_names.end();
-}
-
-std::string run_manifest_text(const RunManifest& manifest) {
-  Json object{{"format", manifest_format}, {"format_version", manifest_version}, {"heed_version", version}};
-  object["task"] = manifest.task;
-  object["identity"] = manifest.identity;
-  object["config"] = manifest.config;
-  object["files"] = manifest.files;
-  object["data"] = manifest.data;
-  if (!manifest.origin.empty()) object["origin"] = manifest.origin;
-  return text_with_digest(
-      std::move(object),
-      "cannot write run.json: the name of the task or of a part of the data is not valid UTF-8");
-}
-
-RunManifest parse_run_manifest(std::string_view text, std::string_view source, bool verify) {
-  return read_heed_json<Json>(text, source, manifest_format, manifest_version,
-                              verify ? unverified_hint : nullptr, parse_manifest);
-}
-
-namespace {
-
 namespace fs = std::filesystem;
 using nlohmann::json;
 
@@ -180,6 +152,30 @@ std::map<std::string, std::string> digests_of(const std::map<std::string, std::s
 }
 
 }  // namespace
+
+bool is_name_of_run_file(std::string_view name) {
+  return !name.empty() && name[0] != '.' && name.find_first_of(std::string_view("/\0", 2)) == name.npos &&
+         unicode::find_invalid(name) == name.npos &&
+         std::find(common_names.begin(), common_names.end(), name) == common_names.end();
+}
+
+std::string run_manifest_text(const RunManifest& manifest) {
+  Json object{{"format", manifest_format}, {"format_version", manifest_version}, {"heed_version", version}};
+  object["task"] = manifest.task;
+  object["identity"] = manifest.identity;
+  object["config"] = manifest.config;
+  object["files"] = manifest.files;
+  object["data"] = manifest.data;
+  if (!manifest.origin.empty()) object["origin"] = manifest.origin;
+  return text_with_digest(
+      std::move(object),
+      "cannot write run.json: the name of the task or of a part of the data is not valid UTF-8");
+}
+
+RunManifest parse_run_manifest(std::string_view text, std::string_view source, bool verify) {
+  return read_heed_json<Json>(text, source, manifest_format, manifest_version,
+                              verify ? unverified_hint : nullptr, parse_manifest);
+}
 
 std::vector<KeyDifference> key_differences(std::string_view first, std::string_view second,
                                            std::string_view source) {
@@ -331,10 +327,6 @@ void RunFolder::write_config() {
   folder_.write("run.json", run_manifest_text(manifest_));
   folder_.write("config.json", config_);
   saved_config_ = config_;
-}
-
-bool RunFolder::has_checkpoint() const {
-  return path_exists(file("trainer_state.json"));
 }
 
 /// Removes unfinished files of a killed process. Safe because the folder is locked.

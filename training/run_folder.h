@@ -88,7 +88,7 @@ class RunFolder {
   /// The open folder, through which all writes inside the run go.
   const OpenFolder& folder() const { return folder_; }
   /// Whether there is a checkpoint to continue from.
-  bool has_checkpoint() const;
+  bool has_checkpoint() const { return path_exists(file("trainer_state.json")); }
   /// The configuration that the run continues with.
   const std::string& config() const { return config_; }
   /// Writes config() to config.json if it differs from the old one. A resumed run calls this once

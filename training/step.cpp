@@ -11,6 +11,7 @@
 #include "heed/core/backend.h"
 
 namespace heed {
+
 /// Returns 0 if x is finite, otherwise NaN: infinity times 0 is NaN.
 static Tensor zero_or_nan(const Tensor& x, DType dtype) {
   return cast(reshape(x.detach(), {1}), dtype) * 0;

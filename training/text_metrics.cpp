@@ -123,25 +123,6 @@ std::string tokenize_international(std::string_view text) {
   return set_apart(second, unicode::is_symbol);
 }
 
-}  // namespace
-
-std::vector<std::string_view> split_at_spaces(std::string_view text) {
-  std::vector<std::string_view> words;
-  std::size_t start = 0;
-  for (std::size_t at = 0; at <= text.size();) {
-    const auto c = at < text.size() ? unicode::decode(text, at) : unicode::CodePoint{U' ', 1, true};
-    const std::size_t next = at + static_cast<std::size_t>(c.length);
-    if (c.valid && is_separator(c.value)) {
-      if (at > start) words.push_back(text.substr(start, at - start));
-      start = next;
-    }
-    at = next;
-  }
-  return words;
-}
-
-namespace {
-
 std::string_view strip_right(std::string_view text) {
   std::size_t end = 0;
   for (std::size_t at = 0; at < text.size();) {
@@ -226,6 +207,21 @@ void compute_score(BleuScore& bleu, BleuSmoothing smoothing) {
 }
 
 }  // namespace
+
+std::vector<std::string_view> split_at_spaces(std::string_view text) {
+  std::vector<std::string_view> words;
+  std::size_t start = 0;
+  for (std::size_t at = 0; at <= text.size();) {
+    const auto c = at < text.size() ? unicode::decode(text, at) : unicode::CodePoint{U' ', 1, true};
+    const std::size_t next = at + static_cast<std::size_t>(c.length);
+    if (c.valid && is_separator(c.value)) {
+      if (at > start) words.push_back(text.substr(start, at - start));
+      start = next;
+    }
+    at = next;
+  }
+  return words;
+}
 
 std::string bleu_tokenize(std::string_view line, BleuTokens tokens) {
   std::string text(strip_right(line));

@@ -13,6 +13,7 @@
 #include "heed/training/watch.h"
 
 namespace heed {
+
 // Steps take 32 bits in the optimizer's state, and batches number the random streams with 32 bits.
 constexpr std::int64_t most_batches = std::numeric_limits<std::int32_t>::max();
 

@@ -14,6 +14,7 @@
 #include "heed/core/scope.h"
 
 namespace heed::cpu {
+
 /// Processor time spent on this thread, in seconds.
 static double thread_seconds() {
   timespec now{};

@@ -18,6 +18,7 @@
 #include "heed/base/error.h"
 
 namespace heed::vulkan {
+
 // --- the kernel that computes a pass
 
 constexpr std::int64_t narrowest = 16, widest = 128;

@@ -229,39 +229,7 @@ std::uint32_t line_of(Op op) {
   return static_cast<std::uint32_t>(op);
 }
 
-}  // namespace
-
-void unary(UnaryOp op, UnaryParams params, const Tensor& x, const Tensor& out) {
-  launch_each(shader_name("unary", out.dtype()), {line_of(op)}, out, {&x}, params.p, params.q);
-}
-
-void unary_backward(UnaryOp op, UnaryParams params, const Tensor& saved, const Tensor& grad,
-                    const Tensor& out) {
-  launch_each(shader_name("unary_backward", out.dtype()), {line_of(op)}, out, {&saved, &grad}, params.p,
-              params.q);
-}
-
-void binary(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
-  launch_each(shader_name("binary", out.dtype()), {line_of(op)}, out, {&a, &b});
-}
-
-void binary_backward(BinaryOp op, int operand, const Tensor& a, const Tensor& b, const Tensor& grad,
-                     const Tensor& out) {
-  launch_each(shader_name("binary_backward", out.dtype()), {line_of(op), static_cast<std::uint32_t>(operand)},
-              out, {&a, &b, &grad});
-}
-
-void compare(CompareOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
-  launch_each(shader_name("compare", a.dtype()), {line_of(op)}, out, {&a, &b});
-}
-
-void where(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out) {
-  launch_each(shader_name_by_size("where", out.dtype()), {}, out, {&condition, &a, &b});
-}
-
 // Filling and copying with any strides on both sides, between any two dtypes.
-
-namespace {
 
 /// Truncates; values beyond the range of i32 become the nearest bound, and NaN becomes 0.
 std::int32_t to_i32(double value) {
@@ -312,6 +280,34 @@ void transpose(Gpu& gpu, const TensorIterator& iterator, const Transposition& t)
 }
 
 }  // namespace
+
+void unary(UnaryOp op, UnaryParams params, const Tensor& x, const Tensor& out) {
+  launch_each(shader_name("unary", out.dtype()), {line_of(op)}, out, {&x}, params.p, params.q);
+}
+
+void unary_backward(UnaryOp op, UnaryParams params, const Tensor& saved, const Tensor& grad,
+                    const Tensor& out) {
+  launch_each(shader_name("unary_backward", out.dtype()), {line_of(op)}, out, {&saved, &grad}, params.p,
+              params.q);
+}
+
+void binary(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
+  launch_each(shader_name("binary", out.dtype()), {line_of(op)}, out, {&a, &b});
+}
+
+void binary_backward(BinaryOp op, int operand, const Tensor& a, const Tensor& b, const Tensor& grad,
+                     const Tensor& out) {
+  launch_each(shader_name("binary_backward", out.dtype()), {line_of(op), static_cast<std::uint32_t>(operand)},
+              out, {&a, &b, &grad});
+}
+
+void compare(CompareOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
+  launch_each(shader_name("compare", a.dtype()), {line_of(op)}, out, {&a, &b});
+}
+
+void where(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out) {
+  launch_each(shader_name_by_size("where", out.dtype()), {}, out, {&condition, &a, &b});
+}
 
 void fill(double value, const Tensor& out) {
   const std::string_view shader = shader_name("fill", out.dtype());

@@ -59,43 +59,6 @@ Fragment best_of(const std::vector<FragmentProperties>& all, std::int32_t factor
   return best;
 }
 
-}  // namespace
-
-CooperativeMatrices cooperative_matrices(const InstanceApi& api, VkPhysicalDevice device,
-                                         const std::vector<VkExtensionProperties>& extensions) {
-  CooperativeMatrices found;
-  if (!has_extension(extensions, cooperative_matrix_extension)) {
-    found.missing = "the driver has no VK_KHR_cooperative_matrix";
-    return found;
-  }
-  auto v12 =
-      structure<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
-  CooperativeMatrixFeatures cooperative;
-  cooperative.pNext = &v12;
-  Bfloat16Features bfloat16;
-  bfloat16.pNext = &cooperative;
-  const bool asks_bfloat16 = has_extension(extensions, bfloat16_extension);
-  auto features = structure<VkPhysicalDeviceFeatures2>(
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
-      asks_bfloat16 ? static_cast<void*>(&bfloat16) : static_cast<void*>(&cooperative));
-  api.GetPhysicalDeviceFeatures2(device, &features);
-  if (!cooperative.cooperativeMatrix || !v12.vulkanMemoryModel || !v12.vulkanMemoryModelDeviceScope ||
-      !v12.shaderFloat16) {
-    found.missing =
-        "the driver lacks cooperativeMatrix, vulkanMemoryModel, its device scope or shaderFloat16";
-    return found;
-  }
-  const std::vector<FragmentProperties> fragments = read_fragments(api, device);
-  found.f16 = best_of(fragments, float16_component);
-  if (asks_bfloat16 && bfloat16.shaderBFloat16Type && bfloat16.shaderBFloat16CooperativeMatrix)
-    found.bf16 = best_of(fragments, bfloat16_component);
-  if (!found.f16.exists())
-    found.missing = "it has no fragments of 8 or 16 rows, columns and depth with sums in f32";
-  return found;
-}
-
-namespace {
-
 // --- one device --------------------------------------------------------------------------------------------
 
 struct Properties {
@@ -417,6 +380,39 @@ const Driver& driver() {
 }
 
 }  // namespace
+
+CooperativeMatrices cooperative_matrices(const InstanceApi& api, VkPhysicalDevice device,
+                                         const std::vector<VkExtensionProperties>& extensions) {
+  CooperativeMatrices found;
+  if (!has_extension(extensions, cooperative_matrix_extension)) {
+    found.missing = "the driver has no VK_KHR_cooperative_matrix";
+    return found;
+  }
+  auto v12 =
+      structure<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
+  CooperativeMatrixFeatures cooperative;
+  cooperative.pNext = &v12;
+  Bfloat16Features bfloat16;
+  bfloat16.pNext = &cooperative;
+  const bool asks_bfloat16 = has_extension(extensions, bfloat16_extension);
+  auto features = structure<VkPhysicalDeviceFeatures2>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+      asks_bfloat16 ? static_cast<void*>(&bfloat16) : static_cast<void*>(&cooperative));
+  api.GetPhysicalDeviceFeatures2(device, &features);
+  if (!cooperative.cooperativeMatrix || !v12.vulkanMemoryModel || !v12.vulkanMemoryModelDeviceScope ||
+      !v12.shaderFloat16) {
+    found.missing =
+        "the driver lacks cooperativeMatrix, vulkanMemoryModel, its device scope or shaderFloat16";
+    return found;
+  }
+  const std::vector<FragmentProperties> fragments = read_fragments(api, device);
+  found.f16 = best_of(fragments, float16_component);
+  if (asks_bfloat16 && bfloat16.shaderBFloat16Type && bfloat16.shaderBFloat16CooperativeMatrix)
+    found.bf16 = best_of(fragments, bfloat16_component);
+  if (!found.f16.exists())
+    found.missing = "it has no fragments of 8 or 16 rows, columns and depth with sums in f32";
+  return found;
+}
 
 QueueChoice choose_queue_family(std::span<const VkQueueFamilyProperties> families, std::string_view wanted) {
   for (std::uint32_t i = 0; i < families.size(); ++i) {

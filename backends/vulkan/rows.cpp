@@ -172,21 +172,6 @@ void normalise(const AddedRows& of, const Tensor& x, const Tensor& weight, const
   for_row_ranges(gpu, rows, n * element, 1, shape.rows_per_group(), each);
 }
 
-}  // namespace
-
-void layer_norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
-                        const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation) {
-  normalise({}, x, weight, bias, epsilon, out, mean, inverse_deviation);
-}
-
-void add_norm_forward(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
-                      const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& sum,
-                      const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation) {
-  normalise({x, residual, p, key}, sum, weight, bias, epsilon, out, mean, inverse_deviation);
-}
-
-namespace {
-
 /// Returns how many rows the threads of a row take one after another. Fewer rows mean more partial
 /// sums to write and to add up, which must fit one binding; more rows mean less parallelism. The
 /// number depends only on the shape and the limits, and so do the bits of the result.
@@ -258,6 +243,17 @@ void normalise_backward(const AddedGradients& of, const Tensor& x, const Tensor&
 }
 
 }  // namespace
+
+void layer_norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
+                        const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation) {
+  normalise({}, x, weight, bias, epsilon, out, mean, inverse_deviation);
+}
+
+void add_norm_forward(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
+                      const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& sum,
+                      const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation) {
+  normalise({x, residual, p, key}, sum, weight, bias, epsilon, out, mean, inverse_deviation);
+}
 
 void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean,
                          const Tensor& inverse_deviation, const Tensor& grad, const Tensor& dx,

@@ -46,6 +46,40 @@ Tensor repeated(const Tensor& x, std::int64_t times) {
   return reshape(expand(unsqueeze(x, 1), each), all);
 }
 
+/// True when the elements of each step along axis 1 are contiguous and the steps follow one another
+/// without gaps.
+bool lies_by_steps(const Tensor& x) {
+  std::int64_t expected = 1;
+  for (int axis = x.rank() - 1; axis > 1; --axis) {
+    if (x.stride(axis) != expected) return false;
+    expected *= x.size(axis);
+  }
+  return expected > 0 && x.stride(1) == expected && x.stride(0) >= x.size(1) * expected &&
+         x.stride(0) % expected == 0;
+}
+
+/// How many steps fit between the first step of a row and the end of the row's slot in the block.
+std::int64_t room_of(const Tensor& x) {
+  const std::int64_t row = x.stride(0), from = x.offset() % row;
+  const std::int64_t end = x.offset() - from + x.size(0) * row;  // end of the last row's slot
+  const bool whole = static_cast<std::size_t>(end) * size_of(x.dtype()) <= x.storage()->bytes();
+  return whole ? (row - from) / x.stride(1) : x.size(1);
+}
+
+/// `length` steps of x [R, T, ...] from `begin` on, a view that may reach beyond T into the spare
+/// room.
+Tensor with_length(const Tensor& x, std::int64_t begin, std::int64_t length) {
+  Shape shape = x.shape();
+  shape[1] = length;
+  return x.view(shape, x.strides(), x.offset() + begin * x.stride(1));
+}
+
+void write_into(const Tensor& values, const Tensor& to) {
+  if (values.count() == 0) return;
+  backend_of(to).copy(values.detach(), to);
+  to.storage()->overwritten();
+}
+
 }  // namespace
 
 void AttentionCache::reorder(const RowOrder& rows, const RowOrder& memory_rows) {
@@ -138,44 +172,6 @@ AttentionOptions Attention::kernel_options(const Tensor& key_mask, Context& cont
   }
   return options;
 }
-
-namespace {
-
-/// True when the elements of each step along axis 1 are contiguous and the steps follow one another
-/// without gaps.
-bool lies_by_steps(const Tensor& x) {
-  std::int64_t expected = 1;
-  for (int axis = x.rank() - 1; axis > 1; --axis) {
-    if (x.stride(axis) != expected) return false;
-    expected *= x.size(axis);
-  }
-  return expected > 0 && x.stride(1) == expected && x.stride(0) >= x.size(1) * expected &&
-         x.stride(0) % expected == 0;
-}
-
-/// How many steps fit between the first step of a row and the end of the row's slot in the block.
-std::int64_t room_of(const Tensor& x) {
-  const std::int64_t row = x.stride(0), from = x.offset() % row;
-  const std::int64_t end = x.offset() - from + x.size(0) * row;  // end of the last row's slot
-  const bool whole = static_cast<std::size_t>(end) * size_of(x.dtype()) <= x.storage()->bytes();
-  return whole ? (row - from) / x.stride(1) : x.size(1);
-}
-
-/// `length` steps of x [R, T, ...] from `begin` on, a view that may reach beyond T into the spare
-/// room.
-Tensor with_length(const Tensor& x, std::int64_t begin, std::int64_t length) {
-  Shape shape = x.shape();
-  shape[1] = length;
-  return x.view(shape, x.strides(), x.offset() + begin * x.stride(1));
-}
-
-void write_into(const Tensor& values, const Tensor& to) {
-  if (values.count() == 0) return;
-  backend_of(to).copy(values.detach(), to);
-  to.storage()->overwritten();
-}
-
-}  // namespace
 
 Tensor appended(Tensor held, const Tensor& added) {
   const std::int64_t before = held.defined() ? held.size(1) : 0, after = before + added.size(1);

@@ -10,6 +10,7 @@
 #include "heed/models/module.h"
 
 namespace heed {
+
 constexpr double passes_to_measure = 10;
 constexpr double most_relative_cost = 1.4;
 constexpr std::int64_t words_of_a_block = 256;

@@ -90,25 +90,7 @@ Pooled pool_prefixes(const Tensor& logits, const Tensor& values) {
           slice(reshape(log_weight, {rows, chunks * size}), 1, 0, length)};
 }
 
-}  // namespace
-
-Tensor prefix_pooling(const Tensor& logits, const Tensor& values, const Tensor& allowed) {
-  check(logits.rank() == 2 && values.rank() == 3 && logits.size(0) == values.size(0) &&
-            logits.size(1) == values.size(1),
-        "prefix_pooling: expects logits [R, N] and values [R, N, n], got shapes ", logits.shape(), " and ",
-        values.shape());
-  if (logits.count() == 0) return values;
-  if (!allowed.defined()) return pool_prefixes(logits, values).value;
-  // Values are zeroed too: before the first counted position, all hidden positions have equal
-  // weight.
-  const Tensor hidden = equal(allowed, Tensor::zeros({1}, DType::i32, allowed.device()));
-  return pool_prefixes(masked_fill(logits, hidden, nothing), masked_fill(values, unsqueeze(hidden, 2), 0))
-      .value;
-}
-
 // The layer.
-
-namespace {
 
 class Fastformer : public Attention {
  public:
@@ -220,6 +202,20 @@ class Fastformer : public Attention {
 };
 
 }  // namespace
+
+Tensor prefix_pooling(const Tensor& logits, const Tensor& values, const Tensor& allowed) {
+  check(logits.rank() == 2 && values.rank() == 3 && logits.size(0) == values.size(0) &&
+            logits.size(1) == values.size(1),
+        "prefix_pooling: expects logits [R, N] and values [R, N, n], got shapes ", logits.shape(), " and ",
+        values.shape());
+  if (logits.count() == 0) return values;
+  if (!allowed.defined()) return pool_prefixes(logits, values).value;
+  // Values are zeroed too: before the first counted position, all hidden positions have equal
+  // weight.
+  const Tensor hidden = equal(allowed, Tensor::zeros({1}, DType::i32, allowed.device()));
+  return pool_prefixes(masked_fill(logits, hidden, nothing), masked_fill(values, unsqueeze(hidden, 2), 0))
+      .value;
+}
 
 AttentionVariant fastformer_variant() {
   return {"fastformer",

@@ -200,11 +200,9 @@ VULKAN_TEST("vulkan attention by fragments: tested before it is used") {
   const auto problem = [&](DType dtype, vulkan::FragmentShape fragment, std::int64_t width) {
     return vulkan::problem_of_attention(gpu, emulated, dtype, fragment, width);
   };
-  for (const DType dtype : {DType::f16, DType::bf16}) {
-    CHECK(problem(dtype, {32, 16, 2}, 40) == "");
-    CHECK(problem(dtype, {16, 8, 2}, 64) == "");
-  }
-  CHECK(problem(DType::f16, {}, 128) == "");
+  CHECK(problem(DType::f16, {32, 16, 1}, 32) == "");
+  CHECK(problem(DType::bf16, {32, 16, 2}, 40) == "");
+  CHECK(problem(DType::f16, {16, 8, 2}, 64) == "");
   const auto problem_without = [&](int dispatch) {
     const test::LeftOut pretends(gpu, dispatch);
     return problem(DType::f16, {32, 16, 1}, 32);
@@ -213,5 +211,5 @@ VULKAN_TEST("vulkan attention by fragments: tested before it is used") {
   const std::string said = problem_without(3);
   CHECK(said.find(gpu.name()) != said.npos);
   CHECK(contains(said, "in f16 differs"));
-  CHECK(problem_without(15) != "");  // after two results, four gradients and the statistics
+  CHECK(problem_without(18) != "");  // of the gradients
 }

@@ -6,6 +6,7 @@
 #include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
+
 constexpr double most_decay = 100;  // exp(-100) is below the precision of 1
 
 /// Less than the logarithm of any feature.

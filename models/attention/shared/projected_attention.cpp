@@ -4,6 +4,7 @@
 #include "heed/base/error.h"
 
 namespace heed {
+
 /// The heads that rotary positions rotate.
 static AttentionConfig split_between(AttentionConfig config, std::int64_t softmaxes) {
   if (softmaxes == 1) return config;
