@@ -78,9 +78,8 @@ def compare(case, length, options):
     heed_command = [options.heed, "bench", "attention", "--variants", case.partition(":")[0],
                     *common, "--json", *CASES[case]]
     torch_command = [sys.executable, __file__, "--run-torch", case, *common]
-    heed, torch = peers.in_turn(
-        options.pairs, lambda: peers.run(*heed_command), lambda: peers.run(*torch_command))
-    print(json.dumps({"case": case, "length": length} | peers.ratios(heed, torch, min)), flush=True)
+    found = peers.compared(options.pairs, heed_command, torch_command, min)
+    print(json.dumps({"case": case, "length": length} | found), flush=True)
 
 
 def main():

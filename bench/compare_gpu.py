@@ -10,23 +10,17 @@ Training begins with heed's weights and batches: `losses_agree` says whether the
 the same.
 """
 
-import argparse
 import json
 import pathlib
 import statistics
 import struct
-import subprocess
 import sys
 import tempfile
 import time
 
+import peers
+
 KINDS = ("product", "memory", "attention", "step")
-# Layers, width, heads, length, vocabulary, as in bench/steps.cpp.
-STEPS = {
-    "gpt2_124m": (12, 768, 12, 1024, 50_257),
-    "small": (4, 256, 8, 256, 8_000),
-    "tiny": (1, 32, 2, 16, 50),
-}
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -85,10 +79,10 @@ def type_of(torch, name):
 
 
 def kernel(torch, name):
-    """The work in PyTorch of a line of ops_bench, gpu/KIND/TYPE/WHAT[/HOW]."""
+    """The work in PyTorch of a line of ops_bench, KIND/TYPE/WHAT[/HOW]."""
     from torch.nn import functional as F
 
-    _, kind, dtype, what, *how = name.split("/")
+    kind, dtype, what, *how = name.split("/")
     dtype = type_of(torch, dtype)
 
     def numbers(*shape):
@@ -108,6 +102,10 @@ def kernel(torch, name):
             return F.scaled_dot_product_attention(*leaves, is_causal=True)
 
         return (lambda: torch.autograd.grad(forward(), leaves, gradient)) if how else forward
+    if what == "adam":
+        leaf = numbers(8 << 20).requires_grad_()
+        leaf.grad = torch.ones_like(leaf)
+        return torch.optim.Adam([leaf], fused=True).step
     x, y, out = numbers(3, 65_536, 1024)
     weight = numbers(1024)
     return {
@@ -137,9 +135,7 @@ def read_safetensors(torch, path):
 def step(torch, timer, line, recorded):
     import torch_models
 
-    layers, width, heads, length, vocabulary = STEPS[line["case"]]
-    model = torch_models.Transformer(torch_models.Shape(
-        vocabulary, width, heads, 4 * width, layers, length, **torch_models.GPT2), causal=True)
+    model, _ = torch_models.build(line["case"], 0.0)
     torch_models.take_weights(model, recorded)
     model.cuda()
     ids, targets = (recorded["batch.0." + name].cuda().long() for name in ("ids", "targets"))
@@ -180,33 +176,25 @@ def show(line, torch_ms):
     print(json.dumps(line), flush=True)
 
 
-def run(*command):
-    """What a program of heed prints."""
-    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        sys.exit(f"compare_gpu: {command[0]} ended with status {done.returncode}")
-    return done.stdout
-
-
 def compare_steps(options, torch, timer):
     for case in options.cases:
         for precision in ("f32", "f16", "bf16"):
             command = [options.programs / "bench_steps", "--case", case, "--device", options.device,
                        "--precision", precision, "--dropout", 0]
-            line = {"precision": precision} | json.loads(run(*command, "--repeat", 5))
+            line = {"precision": precision} | peers.run(*command, "--repeat", 5)
             milliseconds = None
             if torch:
                 with tempfile.TemporaryDirectory() as folder:
                     file = f"{folder}/recorded.safetensors"
-                    run(*command, "--repeat", 1, "--record", file)
+                    peers.finished([*command, "--repeat", 1, "--record", file])
                     milliseconds = step(torch, timer, line, read_safetensors(torch, file))
             show(line, milliseconds)
 
 
 def compare_kernels(options, torch, timer):
-    printed = json.loads(run(
+    printed = json.loads(peers.finished([
         options.programs / "ops_bench", "--device", options.device, "--benchmark_format=json",
-        f"--benchmark_filter={options.kernels}", *options.flags))
+        f"--benchmark_filter={options.kernels}", *options.flags])[0])
     if torch:
         same_gpu(torch, printed["context"])
         printed["context"]["torch"] = f"{torch.__version__}, {torch.cuda.get_device_name()}"
@@ -214,18 +202,16 @@ def compare_kernels(options, torch, timer):
     for found in printed["benchmarks"]:
         name = found["name"].removesuffix("/real_time")
         rates = {key: found[key] for key in ("FLOP/s", "B/s") if key in found}
-        compared = torch and name.startswith("gpu/")
         show({"name": name, "ms": found["real_time"] / 1e6} | rates,
-             timer(kernel(torch, name)) if compared else None)
+             timer(kernel(torch, name)) if torch else None)
         if torch:
             torch.cuda.empty_cache()
 
 
 def main():
     # In the folder that the target gpu_bundle makes, the programs are beside this file.
-    programs = HERE if (HERE / "bench_steps").exists() else HERE.parent / "build/bin"
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    programs = HERE if (HERE / "bench_steps").exists() else peers.BIN
+    parser = peers.plain_parser(__doc__)
     parser.add_argument("--programs", type=pathlib.Path, default=programs,
                         help="folder of ops_bench and bench_steps")
     parser.add_argument("--device", default="vulkan",
@@ -235,10 +221,10 @@ def main():
     parser.add_argument("--quick", action="store_true", help="tiny sizes: tests the comparison")
     options = parser.parse_args()
     only = options.only or KINDS
-    options.kernels = f"^gpu/({'|'.join(set(only) - {'step'})})/"
+    options.kernels = f"^({'|'.join(set(only) - {'step'})})/"
     options.cases, options.flags = ["gpt2_124m", "small"], []
     if options.quick:
-        options.kernels, options.cases = "^size/layer_norm", ["tiny"]
+        options.kernels, options.cases = "^memory/f32/layer_norm", ["tiny"]
         options.flags = ["--benchmark_min_time=0.001"]
     torch = torch_with_cuda()
     timer = torch and Timer(torch)

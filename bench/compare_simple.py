@@ -2,7 +2,7 @@
 """Classifier and matcher without a setting, beside simple rivals, on the same texts of each set.
 
     python3 bench/compare_simple.py ../shared/data
-    python3 bench/compare_simple.py ../shared/data --only mr rte --seeds 1 --holdout -- --threads 1
+    python3 bench/compare_simple.py ../shared/data --only mr rte --seeds 1 -- --threads 1
 
 DATA is a folder with the sets of SETS below, as they are distributed. Every program reads the same
 JSON lines. Prints a Markdown table of the accuracy on the test, for wikiqa of the mean average
@@ -111,25 +111,16 @@ SETS = {
 
 
 def split_of(rows):
-    """Nine tenths and a tenth, the same for everyone; pairs of one first text stay together."""
-    if len(rows[0]) == 2:
-        rows = list(rows)
-        random.Random(1).shuffle(rows)
-        count = round(len(rows) * 0.1)
-        return rows[count:], rows[:count]
-    firsts = list(dict.fromkeys(row[1] for row in rows))
-    held_out = set(random.Random(1).sample(firsts, round(len(firsts) * 0.1)))
-    parts = [], []
-    for row in rows:
-        parts[row[1] in held_out].append(row)
-    return parts
+    """Nine tenths and a tenth, the same for everyone."""
+    rows = list(rows)
+    random.Random(1).shuffle(rows)
+    count = round(len(rows) * 0.1)
+    return rows[count:], rows[:count]
 
 
-def parts_of(folder, holdout, read, train, test, *columns):
+def parts_of(folder, read, train, test, *columns):
     train = read(folder / train, *columns)
-    tested = read(folder / test, *columns) if test and not holdout else None
-    for _ in range((not test) + holdout):
-        train, tested = split_of(train)
+    train, tested = (train, read(folder / test, *columns)) if test else split_of(train)
     classes = {row[0] for row in train}  # five texts of atis have a class of their own
     return train, [row for row in tested if row[0] in classes]
 
@@ -269,8 +260,6 @@ def main():
     parser = peers.plain_parser(
         __doc__, epilog="Flags after -- go to `train`, such as --attention NAME.")
     parser.add_argument("data", type=pathlib.Path)
-    parser.add_argument("--holdout", action="store_true",
-                        help="measure on a tenth of the training texts, not on the test")
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=SETS, default=SETS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--bin", default="build/bin", help="folder of the programs")
@@ -282,7 +271,7 @@ def main():
                "seconds", "MB"]
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
     for name in options.only:
-        compare(name, parts_of(options.data / name, options.holdout, *SETS[name]), options)
+        compare(name, parts_of(options.data / name, *SETS[name]), options)
 
 
 if __name__ == "__main__":

@@ -17,40 +17,15 @@ import time
 
 import peers
 
-# Layers, width, heads, hidden, batch, length, vocabulary; bench/steps.cpp has the same numbers.
-SIZES = {
-    "encoder": (2, 256, 4, 1024, 32, 128, 10_000),
-    "translation": (3, 256, 4, 1024, 64, 24, 8_000),
-    "language_model": (4, 256, 8, 1024, 8, 256, 8_000),
-    "long_text": (2, 256, 4, 1024, 2, 2048, 10_000),
-    "gpt2": (12, 768, 12, 3072, 4, 64, 50_257),
-}
-
-
-def build(case, dropout):
-    """The model of that name and a function that gives its loss, in PyTorch."""
-    import torch
-
-    import torch_models
-
-    layers, width, heads, hidden, batch, length, vocabulary = SIZES[case]
-    translation, classes = case == "translation", 2 if case in ("encoder", "long_text") else 0
-    shape = torch_models.Shape(
-        vocabulary, width, heads, hidden, layers, length,
-        activation="relu" if translation else "gelu", dropout=dropout, inner_dropout=dropout,
-        smoothing=0.1 if translation else 0.0, **(torch_models.GPT2 if case == "gpt2" else {}))
-    model = torch_models.Transformer(
-        shape, causal=case in ("language_model", "gpt2"), decoder=translation, classes=classes)
-    ids, shifted, targets = torch.randint(4, vocabulary, (3, batch, length))
-    if classes:
-        targets = torch.randint(0, classes, (batch,))
-    return model, lambda: model.loss(ids, targets, shifted if translation else None)
+CASES = ("encoder", "translation", "language_model", "long_text", "gpt2")
 
 
 def run_torch(case, options):
     """One process of PyTorch: prints the median time of a step, peak memory and parameters."""
     torch = peers.set_up_torch(options.threads)
-    model, loss_of = build(case, options.dropout)
+    import torch_models
+
+    model, loss_of = torch_models.build(case, options.dropout)
     if options.compile:
         loss_of = torch.compile(loss_of)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
@@ -79,13 +54,12 @@ def compare(name, options):
     heed_command = [options.heed, "--case", case, *shared]
     torch_command = [sys.executable, __file__, "--run-torch", case, *shared]
     torch_command += ["--compile"] * options.compile
-    heed, torch = peers.in_turn(
-        options.pairs, lambda: peers.run(*heed_command), lambda: peers.run(*torch_command))
-    print(json.dumps({"case": name} | peers.ratios(heed, torch)), flush=True)
+    found = peers.compared(options.pairs, heed_command, torch_command)
+    print(json.dumps({"case": name} | found), flush=True)
 
 
 def main():
-    names = [name + suffix for name in SIZES for suffix in ("", "_no_dropout")]
+    names = [name + suffix for name in CASES for suffix in ("", "_no_dropout")]
     parser = peers.parser_of(__doc__, "bench_steps")
     parser.add_argument("--case", action="append", choices=names, help="only this; may be repeated")
     parser.add_argument("--repeat", type=int, default=10, help="timed steps in a run (default 10)")
@@ -93,7 +67,7 @@ def main():
     parser.add_argument("--compile", action="store_true", help="PyTorch with torch.compile")
     parser.add_argument("--dropout", type=float, default=0.1,
                         help="of the cases that do not end in _no_dropout (default 0.1)")
-    parser.add_argument("--run-torch", choices=SIZES, help=argparse.SUPPRESS)
+    parser.add_argument("--run-torch", choices=CASES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run_torch:
         return run_torch(options.run_torch, options)

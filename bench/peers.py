@@ -28,17 +28,22 @@ def parser_of(description, program):
     return parser
 
 
-def finished(command, **settings):
-    """What a command prints, and the resources that it and its processes used; ends this program
-    with its errors if it fails. `settings` are those of subprocess.Popen, such as cwd and env."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
-        process = subprocess.Popen(list(map(str, command)), stdout=out, stderr=error, **settings)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0)
+def ended(process, error, stopped=False):
+    """Waits for a process, and returns the resources that it and its processes used. Ends this
+    program with the errors of one that fails, unless it was stopped from here."""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode and not stopped:
         error.seek(0)
-        if process.returncode:
-            sys.exit(f"{' '.join(process.args)}\n{error.read().decode(errors='replace')}")
+        sys.exit(f"{' '.join(process.args)}\n{error.read().decode(errors='replace')}")
+    return usage
+
+
+def finished(command):
+    """What a command prints, and the resources that it used."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
+        usage = ended(subprocess.Popen(list(map(str, command)), stdout=out, stderr=error), error)
+        out.seek(0)
         return out.read().decode(), usage
 
 
@@ -47,13 +52,13 @@ def run(*command):
     return json.loads(finished(command)[0].splitlines()[0])
 
 
-def in_turn(pairs, *works):
-    """What each of the works gives, time after time; they take turns, since what else a machine
-    does moves figures."""
-    return zip(*[[work() for work in works] for _ in range(pairs)])
+def compared(pairs, heed, torch, pick=statistics.median):
+    """The ratios of two commands. They take turns, since what else a machine does moves figures."""
+    rows = [(run(*heed), run(*torch)) for _ in range(pairs)]
+    return ratios(*zip(*rows), pick)
 
 
-def ratios(heed, torch, pick=statistics.median):
+def ratios(heed, torch, pick):
     """Time and peak memory of the runs of both sides, and what they are to each other. Both must
     have the same model."""
     counts = heed[0]["parameters"], torch[0]["parameters"]

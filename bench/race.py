@@ -2,7 +2,7 @@
 """Time to quality: how long heed and others train until the held-out part is predicted so well.
 
     python3 bench/race.py --data ../shared/data
-    python3 bench/race.py --data ../shared/data --only characters --marks 1.88
+    python3 bench/race.py --data ../shared/data --only characters --sides heed eager
 
 Every side trains in a process of its own, one after the other, until the last mark is reached or
 its schedule ends, and measures the whole held-out part every so many steps. Prints a Markdown table
@@ -41,17 +41,6 @@ TICKS = os.sysconf("SC_CLK_TCK")
 # --- sides: each gives its curve, a list of {"step", "value", "processor", "wall"}, and its MB
 
 
-def ended(process, out, stopped=False):
-    """Waits for a process; its peak memory in MB. An error ends the program, unless the process was
-    stopped from here."""
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode > 0 and not stopped:
-        out.seek(0)
-        sys.exit(f"{' '.join(process.args)}\n{out.read().decode(errors='replace')}")
-    return usage.ru_maxrss / 1024
-
-
 def processor_seconds(process):
     fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
@@ -82,21 +71,22 @@ def heed(command, metric, is_last):
                     process.terminate()
                     stopped = True
             read = len(whole)
-        return curve, ended(process, out, stopped)
+        return curve, peers.ended(process, out, stopped).ru_maxrss / 1024
 
 
 def pytorch(race, recipe, options, is_last, compiled=False):
     command = [sys.executable, HERE / "race_torch.py", race, json.dumps(recipe),
                "--threads", options.threads, *["--compile"] * compiled]
-    curve = []
+    curve, stopped = [], False
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=out)
         for line in process.stdout:
             curve.append(json.loads(line))
             if is_last(curve[-1]["value"]):
                 process.kill()
+                stopped = True
                 break
-        return curve, ended(process, out)
+        return curve, peers.ended(process, out, stopped).ru_maxrss / 1024
 
 
 def rival(files, kind):
@@ -122,8 +112,7 @@ class Table:
         """`sides`: {name: (marks, work(is_last))}. Those of heed come first."""
         found = {}
         for name, (marks, work) in sides.items():
-            marks = [mark for mark in marks if mark in (self.options.marks or marks)]
-            if not marks or not any(part in name for part in self.options.sides):
+            if not any(part in name for part in self.options.sides):
                 continue
             hardest = max(marks) if larger else min(marks)
             curve, memory = work(lambda value: value >= hardest if larger else value <= hardest)
@@ -201,7 +190,7 @@ def characters(options, table):
 
 def classification(options, table):
     for name in ("subj", "ag_news"):
-        parts = compare_simple.parts_of(options.data / name, False, *compare_simple.SETS[name])
+        parts = compare_simple.parts_of(options.data / name, *compare_simple.SETS[name])
         with tempfile.TemporaryDirectory() as folder:
             files = compare_simple.write_parts(folder, parts, ("label", "text"))
             rivals = {kind: rival(files, kind) for kind in ("words", "chars")}
@@ -260,7 +249,6 @@ def main():
     parser.add_argument("--data", type=pathlib.Path, required=True,
                         help="folder of the sets, as they are distributed")
     parser.add_argument("--only", default=",".join(RACES), help="races, with commas (default: all)")
-    parser.add_argument("--marks", type=float, nargs="+", help="these marks only")
     parser.add_argument("--sides", nargs="+", default=[""],
                         help="sides whose name has one of these texts (default: all)")
     parser.add_argument("--threads", type=int, default=2)

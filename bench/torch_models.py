@@ -149,6 +149,35 @@ class Transformer(nn.Module):
                                label_smoothing=self.c.smoothing)
 
 
+# Layers, width, heads, batch, length, vocabulary, as in bench/steps.cpp.
+CASES = {
+    "encoder": (2, 256, 4, 32, 128, 10_000),
+    "translation": (3, 256, 4, 64, 24, 8_000),
+    "language_model": (4, 256, 8, 8, 256, 8_000),
+    "long_text": (2, 256, 4, 2, 2048, 10_000),
+    "gpt2": (12, 768, 12, 4, 64, 50_257),
+    "gpt2_124m": (12, 768, 12, 8, 1024, 50_257),
+    "small": (4, 256, 8, 8, 256, 8_000),
+    "tiny": (1, 32, 2, 2, 16, 50),
+}
+CAUSAL = ("language_model", "gpt2", "gpt2_124m", "small", "tiny")
+
+
+def build(case, dropout):
+    """The model of that name and a function that gives its loss."""
+    layers, width, heads, batch, length, vocabulary = CASES[case]
+    translation, classes = case == "translation", 2 if case in ("encoder", "long_text") else 0
+    shape = Shape(
+        vocabulary, width, heads, 4 * width, layers, length,
+        activation="relu" if translation else "gelu", dropout=dropout, inner_dropout=dropout,
+        smoothing=0.1 if translation else 0.0, **(GPT2 if case in CAUSAL[1:] else {}))
+    model = Transformer(shape, causal=case in CAUSAL, decoder=translation, classes=classes)
+    ids, shifted, targets = torch.randint(4, vocabulary, (3, batch, length))
+    if classes:
+        targets = torch.randint(0, classes, (batch,))
+    return model, lambda: model.loss(ids, targets, shifted if translation else None)
+
+
 def take_weights(model, tensors):
     """The weights "initial.NAME" that bench_steps records; every one must find its place."""
     left = {name.removeprefix("initial."): tensor for name, tensor in tensors.items()

@@ -29,7 +29,7 @@ def losses_of_torch(case, recorded, threads):
     torch = peers.set_up_torch(threads)
     import torch_models
 
-    model, _ = compare_torch.build(case, dropout=0.0)
+    model, _ = torch_models.build(case, dropout=0.0)
     torch_models.take_weights(model, recorded)
     model.train()
     optimizer = torch.optim.Adam(model.parameters(), **ADAM)
@@ -62,7 +62,7 @@ def largest_difference(a, b):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--case", action="append", choices=compare_torch.SIZES)
+    parser.add_argument("--case", action="append", choices=compare_torch.CASES)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--double", action="store_true", help="PyTorch in float64, too")
@@ -71,7 +71,7 @@ def main():
     from safetensors.torch import load_file
 
     worst = 0.0
-    for case in options.case or compare_torch.SIZES:
+    for case in options.case or compare_torch.CASES:
         with tempfile.TemporaryDirectory() as folder:
             file = f"{folder}/recorded.safetensors"
             subprocess.run([peers.BIN / "bench_steps", "--case", case, "--record", file, "--repeat", str(options.steps),
