@@ -104,9 +104,10 @@ Gradients gradients_by(heed_backward_function function, void* context, const cha
   Gradients gradients;
   for (std::size_t i = 0; i < count; ++i) {
     gradients.push_back(results.at(i, concat_text(name, ": the gradient of input ", i).c_str()));
-    const Tensor& one = gradients.back();
-    check(!one.defined() || one.device() == grad.device(), name, ": the gradient of input ", i, " is on ",
-          one.defined() ? one.device() : Device{}, ", but that of the output is on ", grad.device());
+    const Tensor& gradient = gradients.back();
+    const Device device = gradient.defined() ? gradient.device() : grad.device();
+    check(device == grad.device(), name, ": the gradient of input ", i, " is on ", device,
+          ", but that of the output is on ", grad.device());
   }
   return gradients;
 }
@@ -127,8 +128,8 @@ struct Mechanism {
 
 class CallersAttention : public Attention {
  public:
-  CallersAttention(const AttentionConfig& config, std::shared_ptr<const Mechanism> of)
-      : Attention(config), of_(std::move(of)), parameters_(of_->parameters.size()) {
+  CallersAttention(const AttentionConfig& config, std::shared_ptr<const Mechanism> mechanism)
+      : Attention(config), mechanism_(std::move(mechanism)), parameters_(mechanism_->parameters.size()) {
     json_ = {{"width", config.width},
              {"heads", config.heads},
              {"head_width", config.inner_width() / config.heads},
@@ -138,9 +139,9 @@ class CallersAttention : public Attention {
              {"cross", config.cross},
              {"max_length", config.max_length},
              {"layer", config.layer}};
-    for (const auto& [name, fallback] : of_->settings.values()) take(config.options, name, fallback);
+    for (const auto& [name, fallback] : mechanism_->settings.values()) take(config.options, name, fallback);
     Initialiser initialiser(config.seed);
-    if (of_->projections) {
+    if (mechanism_->projections) {
       projections_ = std::make_unique<Projections>(config, initialiser);
       add_projections(*projections_);
     }
@@ -161,7 +162,7 @@ class CallersAttention : public Attention {
     inputs.insert(inputs.end(), parameters_.begin(), parameters_.end());
     const Tensor out = call(inputs, context);
     if (!projections_) return out;
-    check(out.shape() == inputs[4].shape(), of_->name, " gave heads of shape ", out.shape(),
+    check(out.shape() == inputs[4].shape(), mechanism_->name, " gave heads of shape ", out.shape(),
           " for queries of shape ", inputs[4].shape());
     return projections_->output(merge_heads(out));
   }
@@ -185,12 +186,13 @@ class CallersAttention : public Attention {
     config["seed"] = seed >> 1;  // fits every language's integers
     const Lent none({});
     Results results(none, parameters_.size());
-    const std::string what = concat_text("the function for the initial parameters of ", of_->name);
+    const std::string what = concat_text("the function for the initial parameters of ", mechanism_->name);
     call_back(what.c_str(), [&] {
-      return of_->initial(of_->context, config.dump().c_str(), results.data(), parameters_.size());
+      return mechanism_->initial(mechanism_->context, config.dump().c_str(), results.data(),
+                                 parameters_.size());
     });
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      const std::string& name = of_->parameters[i];
+      const std::string& name = mechanism_->parameters[i];
       const Tensor value = results.at(i, name.c_str());
       check(value.defined() && value.dtype() == DType::f32 && value.device() == Device{}, "the parameter ",
             name, " needs initial values of f32 on the CPU");
@@ -208,16 +210,16 @@ class CallersAttention : public Attention {
     const std::unique_ptr<heed_context, void (*)(heed_context*)> pass(
         new_handle<heed_context>(std::shared_ptr<Context>(std::shared_ptr<void>(), &context)),
         heed_context_free);
-    call_back(of_->name.c_str(), [&] {
-      return of_->forward(of_->context, config.dump().c_str(), lent.data(), lent.size(), pass.get(),
-                          results.data());
+    call_back(mechanism_->name.c_str(), [&] {
+      return mechanism_->forward(mechanism_->context, config.dump().c_str(), lent.data(), lent.size(),
+                                 pass.get(), results.data());
     });
     Tensor out = results.at(0, "its output");
-    if (!out.defined()) throw CallbackFailed(of_->name + " returned no output");
+    if (!out.defined()) throw CallbackFailed(mechanism_->name + " returned no output");
     return out;
   }
 
-  const std::shared_ptr<const Mechanism> of_;
+  const std::shared_ptr<const Mechanism> mechanism_;
   Json json_;  // of the settings
   std::unique_ptr<Projections> projections_;
   std::vector<Tensor> parameters_;

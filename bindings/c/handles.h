@@ -75,8 +75,8 @@ struct Leaves {
 };
 
 struct AutocastObject {
-  AutocastObject(Leaves its_leaves, Precision precision, const LossScaleState& loss_scale)
-      : leaves(std::move(its_leaves)), autocast(leaves.parameters, precision, loss_scale) {}
+  AutocastObject(Leaves all, Precision precision, const LossScaleState& loss_scale)
+      : leaves(std::move(all)), autocast(leaves.parameters, precision, loss_scale) {}
   Leaves leaves;
   Autocast autocast;
 };
@@ -105,8 +105,8 @@ struct RunObject {
 };
 
 struct QueueObject {
-  QueueObject(std::shared_ptr<RunObject> asked, const QueueOptions& options)
-      : run(std::move(asked)), queue(run->run, options) {}
+  QueueObject(std::shared_ptr<RunObject> answering, const QueueOptions& options)
+      : run(std::move(answering)), queue(run->run, options) {}
   std::shared_ptr<RunObject> run;
   AnswerQueue queue;
 };

@@ -103,16 +103,17 @@ std::shared_ptr<OptimizerObject> make_optimizer(const std::string& name, const O
 
 ScheduleOptions schedule_options(const Options& given) {
   ScheduleOptions options;
-  for_each_setting(SettingVisitor([&](auto& value, const Setting& one) {
+  for_each_setting(SettingVisitor([&](auto& value, const Setting& setting) {
                      using T = std::remove_cvref_t<decltype(value)>;
                      if constexpr (std::is_enum_v<T>) {
-                       const std::string name = given.take_choice(one.name, one.choices);
-                       value = static_cast<T>(std::ranges::find(one.choices, name) - one.choices.begin());
+                       const std::string name = given.take_choice(setting.name, setting.choices);
+                       value =
+                           static_cast<T>(std::ranges::find(setting.choices, name) - setting.choices.begin());
                      } else if constexpr (std::is_floating_point_v<T>) {
-                       value = given.take_number(one.name, value, one.low, one.high);
+                       value = given.take_number(setting.name, value, setting.low, setting.high);
                      } else {
-                       value = given.take_integer(one.name, value, static_cast<std::int64_t>(one.low),
-                                                  static_cast<std::int64_t>(one.high));
+                       value = given.take_integer(setting.name, value, static_cast<std::int64_t>(setting.low),
+                                                  static_cast<std::int64_t>(setting.high));
                      }
                    }),
                    options);
@@ -341,14 +342,6 @@ heed_status heed_module_parameter(heed_module* module, size_t index, const char*
     if (out) *out = new_handle<heed_tensor>(leaf);
     if (name) *name = parameter.name.c_str();
   });
-}
-
-heed_status heed_module_save(heed_module* module, const char* path) {
-  return guarded(__func__, [&] { save_model(*object_of(module, "module")->module, text_of(path, "path")); });
-}
-
-heed_status heed_module_load(heed_module* module, const char* path) {
-  return guarded(__func__, [&] { load_model(*object_of(module, "module")->module, text_of(path, "path")); });
 }
 
 heed_status heed_save(const char* path, const char* const* names, const void* const* objects, size_t count) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
@@ -76,17 +77,6 @@ Tensor reshaped(const Tensor& x, const Shape& shape) {
   return view;
 }
 
-Tensor run_attention(const heed_tensor* query, const heed_tensor* key, const heed_tensor* value,
-                     const heed_tensor* mask, int32_t causal, const heed_tensor* bias,
-                     const heed_tensor* slopes) {
-  AttentionOptions options;
-  options.mask = optional_tensor(mask, "mask");
-  options.causal = causal != 0;
-  options.bias = optional_tensor(bias, "bias");
-  options.slopes = optional_tensor(slopes, "slopes");
-  return attention(tensor_of(query, "query"), tensor_of(key, "key"), tensor_of(value, "value"), options);
-}
-
 using OpResults = std::vector<Tensor>;
 
 /// Cuts `text` after the first `end`, and returns the part before it, without leading spaces.
@@ -103,9 +93,13 @@ class OpArguments {
   /// `takes`: tensors; settings -> results. A tensor that ends in '?' may be missing; "..." allows
   /// more of the last tensor or, after a space, more of the last pair. A missing setting has the
   /// value after its '=', or 0 or none.
-  OpArguments(const std::string& op, std::string_view takes, const heed_tensor* const* tensors,
-              std::size_t count, Options with)
-      : op_(op), with_(std::move(with)), declared_(takes) {
+  OpArguments(const std::string& op, std::string_view takes, const Options& defaults,
+              const heed_tensor* const* tensors, std::size_t count, Options with)
+      : op_(op),
+        with_(std::move(with)),
+        any_given_(!with_.values().empty()),
+        defaults_(defaults),
+        declared_(takes) {
     check_argument(tensors != nullptr || count == 0, "inputs is NULL");
     std::vector<bool> optional;
     std::size_t needed = 0, period = 0;  // how many of the last the dots repeat
@@ -121,7 +115,7 @@ class OpArguments {
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t last = optional.size() - period;
       const bool may_miss = optional[i < optional.size() ? i : last + (i - optional.size()) % period];
-      const std::string name = concat_text("inputs[", i, ']');
+      const std::string name = "inputs[" + std::to_string(i) + ']';
       tensors_.push_back(may_miss ? optional_tensor(tensors[i], name.c_str())
                                   : tensor_of(tensors[i], name.c_str()));
     }
@@ -129,14 +123,16 @@ class OpArguments {
 
   template <class T>
   T next() {
-    T one{};
-    take(one);
-    return one;
+    T argument{};
+    take(argument);
+    return argument;
   }
-  void check_all_taken() const { with_.check_all_taken(concat_text("the op '", op_, "'")); }
+  void check_all_taken() const {
+    if (!with_.values().empty()) with_.check_all_taken(concat_text("the op '", op_, "'"));
+  }
 
  private:
-  void take(Tensor& one) { one = at_ < tensors_.size() ? tensors_[at_++] : Tensor(); }
+  void take(Tensor& tensor) { tensor = at_ < tensors_.size() ? tensors_[at_++] : Tensor(); }
   void take(LinearMap& map) { take(map.weight), take(map.bias); }
   void take(AttentionPart& part) { take(part.output), take(part.log_sum_exp); }
   template <class T>
@@ -145,23 +141,25 @@ class OpArguments {
                    " takes pairs of tensors, but got ", tensors_.size(), " tensors");
     while (at_ < tensors_.size()) take(all.emplace_back());
   }
-  void take(bool& flag) { flag = with_.take_bool(setting(), false); }
+  void take(bool& flag) {
+    flag = given_or_default<bool>([&](const std::string& name) { return with_.take_bool(name, false); });
+  }
   void take(int& number) { number = static_cast<int>(integer(INT32_MIN, INT32_MAX)); }
   void take(std::int64_t& number) { number = integer(INT64_MIN, INT64_MAX); }
-  /// "value" fills elements, so it may be a number that JSON does not have.
   void take(double& number) {
-    constexpr double infinity = std::numeric_limits<double>::infinity();
-    const std::string name = setting();
-    const auto given = with_.values().find(name);
-    if (name != "value" || given == with_.values().end() ||
-        !std::holds_alternative<std::string>(given->second)) {
-      number = with_.take_number(name, 0);
-      return;
-    }
-    const std::string text = with_.take_choice(name, {"inf", "-inf", "nan"});
-    number = text == "nan" ? std::numeric_limits<double>::quiet_NaN() : text == "inf" ? infinity : -infinity;
+    number = given_or_default<double>([&](const std::string& name) {
+      const auto given = with_.values().find(name);
+      if (name != "value" || given == with_.values().end() || !std::get_if<std::string>(&given->second))
+        return with_.take_number(name, 0);
+      // It fills elements, so it may be a number that JSON does not have.
+      const std::string text = with_.take_choice(name, {"inf", "-inf", "nan"});
+      using Limits = std::numeric_limits<double>;
+      return text == "nan" ? Limits::quiet_NaN() : text == "inf" ? Limits::infinity() : -Limits::infinity();
+    });
   }
-  void take(std::string& text) { text = with_.take_text(setting(), ""); }
+  void take(std::string& text) {
+    text = given_or_default<std::string>([&](const std::string& name) { return with_.take_text(name, ""); });
+  }
   void take(std::vector<std::int64_t>& list) { list = integers<std::int64_t>(setting()); }
   void take(Shape& shape) {
     const auto extents = next<std::vector<std::int64_t>>();
@@ -191,24 +189,34 @@ class OpArguments {
     take(options.causal), take(options.scale);
   }
 
-  void take(Recurrence& of) {
-    for (Tensor* one :
-         {&of.query, &of.key, &of.value, &of.log_decay, &of.reading, &of.writing, &of.target, &of.state})
-      take(*one);
-    take(of.reverse);
+  void take(Recurrence& r) {
+    for (Tensor* tensor :
+         {&r.query, &r.key, &r.value, &r.log_decay, &r.reading, &r.writing, &r.target, &r.state})
+      take(*tensor);
+    take(r.reverse);
   }
 
   /// The name of the next setting, which now has its default if it was not given.
   std::string setting() {
     const std::string_view declared = cut(declared_, ',');
     std::string name(declared.substr(0, declared.find_first_of(":= ")));
-    const std::size_t value = declared.find('=');
-    if (value != declared.npos && !with_.values().contains(name))
-      with_.set(name, option_from_json(name, declared.substr(value + 1, declared.find(" ->") - value - 1)));
+    const auto fallback = defaults_.values().find(name);
+    if (any_given_ && fallback != defaults_.values().end() && !with_.values().contains(name))
+      with_.set(name, fallback->second);
     return name;
   }
+  /// The value of the next setting. Where none are given, the default takes less time than with_ does.
+  template <class T, class Take>
+  T given_or_default(const Take& take_given) {
+    const std::string name = setting();
+    const auto found = defaults_.values().find(name);
+    if (!any_given_ && found != defaults_.values().end())
+      if (const T* fallback = std::get_if<T>(&found->second)) return *fallback;
+    return take_given(name);
+  }
   std::int64_t integer(std::int64_t low, std::int64_t high) {
-    return with_.take_integer(setting(), 0, low, high);
+    return given_or_default<std::int64_t>(
+        [&](const std::string& name) { return with_.take_integer(name, 0, low, high); });
   }
   template <class Number>
   std::vector<Number> integers(const std::string& name) {
@@ -224,6 +232,8 @@ class OpArguments {
   std::vector<Tensor> tensors_;
   std::size_t at_ = 0;  // the next of them
   Options with_;
+  bool any_given_;
+  const Options& defaults_;
   std::string_view declared_;  // the settings that are left
 };
 
@@ -241,8 +251,8 @@ struct Owned<std::string_view> {
   using Type = std::string;
 };
 
-OpResults as_results(Tensor one) {
-  return {std::move(one)};
+OpResults as_results(Tensor result) {
+  return {std::move(result)};
 }
 OpResults as_results(OpResults several) {
   return several;
@@ -269,6 +279,10 @@ template <Tensor (*function)(const Tensor&, const Axes&, bool, std::int64_t)>
 constexpr auto spread = run<function>;
 template <Tensor (*function)(std::string_view, std::span<const Tensor>)>
 constexpr auto product = run<function>;
+template <Tensor (*function)(std::span<const Tensor>, int)>
+constexpr auto joined = run<function>;
+template <Tensor (*function)(const Tensor&, const Tensor&, const Tensor&)>
+constexpr auto choice = run<function>;
 
 /// The list of all ops without a C function of their own. heed_list() returns it, and Python makes
 /// its functions from it. A setting has the type of its default, or the one after its ':'.
@@ -282,22 +296,24 @@ struct NamedOp {
 // clang-format off
 const NamedOp named_ops[] = {
     // elements
+    {"where", "condition a b", "a where the condition is not 0, otherwise b; all three broadcast.", choice<where>},
     {"masked_fill", "x mask; value: number", "x with `value` where the mask (i32, broadcast to x) is not 0.", run<masked_fill>},
     {"logical_not", "x", "i32 1 where x is 0, else 0.", run<logical_not>},
     {"isnan", "x", "i32 1 where x is NaN, else 0.", run<isnan>},
     {"isfinite", "x", "i32 1 where x is neither infinite nor NaN, else 0.", run<isfinite>},
     // shape
     {"expand", "x; shape: ints", "A broadcast view: an extent of 1, or a missing leading axis, is repeated.", run<expand>},
-    {"split", "x; axis=0, sizes: ints -> pieces...", "Pieces of these sizes, which add up to the extent.", run<split>},
+    {"concat", "parts...; axis=0", "The parts, joined along an axis.", joined<concat>},
+    {"split", "x; axis=0, sizes: ints -> pieces...", "Pieces of an axis with these sizes, which add up to its size.", run<split>},
     {"pad", "x; axis=-1, before=0, after=0, value=0.0", "x with `before` and `after` elements of `value` added to an axis.", run<pad>},
     {"contiguous", "x", "x with its elements in row-major order; x itself if they are.", run<contiguous>},
     {"roll", "x; shift: int, axis=-1", "x with the elements of an axis moved by `shift` places; those that leave it come in on the other side.", run<roll>},
     {"repeat", "x; count=1, axis=-1", "Every element of an axis `count` times in a row: a a b b, as in NumPy.", run<repeat>},
-    {"tile", "x; shape: ints", "The whole of x repeated so many times along each axis: a b a b. More counts than axes add leading axes.", run<tile>},
-    {"flip", "x; axes", "x with the elements of these axes reversed; without any: of all.", run<flip>},
+    {"tile", "x; shape: ints", "x repeated as a whole, so many times along each axis: a b a b. More counts than axes add leading axes.", run<tile>},
+    {"flip", "x; axes", "x with the elements of these axes reversed, by default of all.", run<flip>},
     {"tril", "x; diagonal=0", "x [..., n, m] with zeros where column - row > diagonal.", run<tril>},
     {"triu", "x; diagonal=0", "x [..., n, m] with zeros where column - row < diagonal.", run<triu>},
-    {"one_hot", "ids; classes: int, dtype=\"f32\"", "ids [...] -> [..., classes]: 1 at the id and 0 elsewhere; a row of zeros for -1.", run<one_hot>},
+    {"one_hot", "ids; classes: int, dtype=\"f32\"", "1 at each of the ids [...] and 0 elsewhere, [..., classes]; a row of zeros for -1.", run<one_hot>},
     // reductions: along some axes, or all
     {"sum", "x; axes, keep_axes=false", "The sum.", reduce<sum>},
     {"mean", "x; axes, keep_axes=false", "The mean.", reduce<mean>},
@@ -311,14 +327,17 @@ const NamedOp named_ops[] = {
     {"cumulative_sum", "x; axis=-1, reverse=false", "The running sum along an axis, from its end if `reverse`.", run<cumulative_sum>},
     {"running_max", "x; axis=-1", "The largest element so far along an axis, without a gradient.", run<running_max>},
     {"fourier", "x lengths?", "The real part of a discrete Fourier transform over the positions and features of x [B, N, d]; of sample b over its first lengths[b] positions, and 0 beyond.", run<fourier>},
+    {"softmax", "x; axis=-1", "exp(x) / sum(exp(x)) along an axis.", run<softmax>},
+    {"log_softmax", "x; axis=-1", "x - log(sum(exp(x))) along an axis.", run<log_softmax>},
     {"masked_softmax", "x allowed", "Softmax over the last axis where `allowed` (i32, broadcast to x) is not 0. All other weights are 0; a row with none allowed is all 0.", run<masked_softmax>},
     // products
-    {"linear_maps", "x weight bias? ...", "linear(x, weight, bias) for each of these, in one op; one backward pass runs through all.", run<linear_maps>},
+    {"linear_maps", "x weight bias? ...", "linear(x, weight, bias) for each of the maps, in one op.", run<linear_maps>},
     {"feed_forward", "x first_weight first_bias? second_weight second_bias?; activation=\"relu\"", "linear(activation(linear(x, first)), second) in one op.", run<feed_forward>},
     {"einsum", "operands...; equation: text", "Einstein summation in NumPy's notation: \"bhid,bhjd->bhij\".", product<einsum>},
     // indices: i32; -1 stands for "nothing"
+    {"embedding", "table ids", "Rows of table [n, width] by ids of any shape, as [..., width]; -1 gives zeros.", run<embedding>},
     {"index_select", "x ids; axis=0", "The slices of an axis picked by ids [m], the same for all other axes.", run<index_select>},
-    {"gather_rows", "x ids", "x [batch, n, ...], ids [batch, m]: rows ids[b, i] of sample b, [batch, m, ...].", run<gather_rows>},
+    {"gather_rows", "x ids", "Rows ids[b, i] of each sample b of x [batch, n, ...] by ids [batch, m], as [batch, m, ...].", run<gather_rows>},
     {"scatter_add_rows", "x ids; rows: int", "The adjoint of gather_rows: out [batch, rows, ...], out[b, ids[b, i]] += x[b, i].", run<scatter_add_rows>},
     {"gather", "x ids; axis=-1", "out[..., i, ...] = x[..., ids[..., i, ...], ...]; ids has the extents of x on all other axes.", run<gather>},
     {"scatter_add", "x ids; axis=-1, extent: int", "x added at ids to zeros with x's shape, but `extent` along the axis: the adjoint of gather.", run<scatter_add>},
@@ -326,30 +345,57 @@ const NamedOp named_ops[] = {
     {"sort", "x; descending=false -> values ids", "The sorted values along the last axis, with a gradient, and their indices.", run<sort>},
     {"top_k", "x; k=1 -> values ids", "The k largest elements along the last axis, in descending order, and their indices.", run<top_k>},
     // normalisation, dropout, losses
+    {"layer_norm", "x weight? bias?; epsilon=1e-5", "(x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis.", run<layer_norm>},
     {"rms_norm", "x weight?; epsilon=1e-5", "x / sqrt(mean(x^2) + epsilon) * weight over the last axis.", run<rms_norm>},
-    {"rotary", "x cosines sines", "Rotary positions: in every head of x [B, N, H, dh] the elements i and i + dh / 2 at position n are rotated by the angle with this cosine and sine, both [N, dh / 2].", run<rotary>},
+    {"rotary", "x cosines sines", "x [B, N, H, dh] with elements i and i + dh / 2 at position n rotated by the angle whose cosine and sine, both [N, dh / 2], are given (rotary positions).", run<rotary>},
     {"dropout_add", "x residual; p: number, seed: int, step: int, stream=0", "residual + dropout(x), in one pass.", run<dropout_add>},
-    {"add_layer_norm", "x residual weight? bias?; p=0.0, seed=0, step=0, stream=0, epsilon=1e-5 -> sum normalised", "dropout_add of x and residual, and its layer_norm, in one pass each way.", run<add_layer_norm>},
-    {"add_rms_norm", "x residual weight?; p=0.0, seed=0, step=0, stream=0, epsilon=1e-5 -> sum normalised", "dropout_add of x and residual, and its rms_norm, in one pass each way.", run<add_rms_norm>},
+    {"add_layer_norm", "x residual weight? bias?; p=0.0, seed=0, step=0, stream=0, epsilon=1e-5 -> sum normalised", "dropout_add(x, residual) and its layer_norm, in one pass each way.", run<add_layer_norm>},
+    {"add_rms_norm", "x residual weight?; p=0.0, seed=0, step=0, stream=0, epsilon=1e-5 -> sum normalised", "dropout_add(x, residual) and its rms_norm, in one pass each way.", run<add_rms_norm>},
     {"mean_squared_error", "x target", "mean((x - target)^2) of two tensors of one shape, as rank 0.", run<mean_squared_error>},
     {"kl_divergence", "log_p log_q", "KL(p || q) per row of log probabilities [..., classes]: [...].", run<kl_divergence>},
     {"linear_cross_entropy", "x weight bias? targets; smoothing=0.0, ignored=-1, rows_at_once=0", "sum(cross_entropy(linear(x, weight, bias), targets)), without ever holding all logits.", run<linear_cross_entropy>},
     {"permutation", "; count: int, seed: int, step=0, stream=0, device=\"\"", "0, ..., count - 1 (i32) in a random order, the same on every device.", run<permutation>},
     // attention
+    {"dot_product_attention", "query key value mask? bias? slopes?; causal=false, scale=0.0", "softmax(q k^T scale + bias) v of query [B, H, N, dk], key [B, H, M, dk], value [B, H, M, dv]. mask (i32, 1 = allowed) and bias broadcast to [B, H, N, M]; slopes [H] times |i + M - N - j| is subtracted (ALiBi); causal allows j <= i + M - N; a scale of 0 is 1 / sqrt(dk).", run<attention>},
     {"attention_part", "query key value mask? bias? slopes?; causal=false, scale=0.0 -> output log_sum_exp", "Attention over some of the keys, and the log-sum-exp of its logits [batch, heads, length].", run<attention_part>},
     {"join_attention", "output log_sum_exp ...", "Attention with one softmax over the keys of all parts, from attention_part.", run<join_attention>},
-    {"recurrence", "query key? value? log_decay? reading? writing? target? state?; reverse=false -> output state", "A state S [dk, dv] for each head that changes token by token, with q, k, r and w [B, H, N, dk], v and x [B, H, N, dv], g [B, H, N] or [B, H, N, dk]: S' = diag(e^g) S; S = S' + k^T v + w^T (x - r S'); output = q S.", run<recurrence>},
-    {"attention_weights", "query key mask? bias? slopes?; causal=false, scale=0.0", "The weights [batch, heads, length, keys] of attention alone, out of single ops.", run<attention_weights>},
+    {"recurrence", "query key? value? log_decay? reading? writing? target? state?; reverse=false -> output state", "q S and the last state S [B, H, dk, dv] for a state that each token changes: S' = diag(e^g) S; S = S' + k^T v + w^T (x - r S'), with q, k, r, w [B, H, N, dk], v, x [B, H, N, dv] and g [B, H, N] or [B, H, N, dk].", run<recurrence>},
+    {"attention_weights", "query key mask? bias? slopes?; causal=false, scale=0.0", "The attention weights [batch, heads, length, keys].", run<attention_weights>},
 };
 // clang-format on
 
-const NamedOp& named_op(const std::string& name) {
-  std::vector<std::string> names;
-  for (const NamedOp& op : named_ops) {
-    if (op.name == name) return op;
-    names.emplace_back(op.name);
+/// The defaults of the settings, such as -1 in "x; axis=-1, rows: int -> values ids".
+Options read_defaults(std::string_view takes) {
+  Options defaults;
+  cut(takes, ';');
+  takes = takes.substr(0, takes.find(" ->"));
+  while (!takes.empty()) {
+    const std::string_view declared = cut(takes, ',');
+    const std::string name(declared.substr(0, declared.find_first_of(":= ")));
+    if (const std::size_t value = declared.find('='); value != declared.npos)
+      defaults.set(name, option_from_json(name, declared.substr(value + 1)));
   }
-  fail("unknown op '", name, "'", suggest_name(name, names));
+  return defaults;
+}
+
+OpResults run_named(const std::string& name, const heed_tensor* const* inputs, std::size_t count,
+                    const char* settings) {
+  static const auto ops = [] {
+    std::map<std::string, std::pair<NamedOp, Options>> by_name;
+    for (const NamedOp& op : named_ops) by_name.emplace(op.name, std::pair(op, read_defaults(op.takes)));
+    return by_name;
+  }();
+  const auto found = ops.find(name);
+  if (found == ops.end()) {
+    std::vector<std::string> names;
+    for (const NamedOp& op : named_ops) names.emplace_back(op.name);
+    fail("unknown op '", name, "'", suggest_name(name, names));
+  }
+  const auto& [op, defaults] = found->second;
+  OpArguments given(name, op.takes, defaults, inputs, count, settings_of(settings));
+  OpResults results = op.run(given);
+  given.check_all_taken();
+  return results;
 }
 
 }  // namespace
@@ -401,13 +447,6 @@ heed_status heed_scalar_like(const heed_tensor* like, double value, heed_tensor*
   return guarded_tensor(__func__, out, [&] { return scalar_like(tensor_of(like, "like"), value); });
 }
 
-heed_status heed_where(const heed_tensor* condition, const heed_tensor* a, const heed_tensor* b,
-                       heed_tensor** out) {
-  return guarded_tensor(__func__, out, [&] {
-    return where(tensor_of(condition, "condition"), tensor_of(a, "a"), tensor_of(b, "b"));
-  });
-}
-
 heed_status heed_cast(const heed_tensor* x, heed_dtype dtype, heed_tensor** out) {
   return guarded_tensor(__func__, out, [&] { return cast(tensor_of(x, "x"), dtype_of_number(dtype)); });
 }
@@ -419,14 +458,6 @@ heed_status heed_reduce(const char* op, const heed_tensor* x, int32_t axis, int3
     check_argument(axis != HEED_ALL_AXES || keep_axis == 0, "keep_axis needs one axis, not HEED_ALL_AXES");
     return reduced(reduce_names[number], tensor_of(x, "x"), axis, keep_axis != 0);
   });
-}
-
-heed_status heed_softmax(const heed_tensor* x, int32_t axis, heed_tensor** out) {
-  return guarded_tensor(__func__, out, [&] { return softmax(tensor_of(x, "x"), axis); });
-}
-
-heed_status heed_log_softmax(const heed_tensor* x, int32_t axis, heed_tensor** out) {
-  return guarded_tensor(__func__, out, [&] { return log_softmax(tensor_of(x, "x"), axis); });
 }
 
 heed_status heed_reshape(const heed_tensor* x, int32_t rank, const int64_t* shape, heed_tensor** out) {
@@ -443,10 +474,6 @@ heed_status heed_slice(const heed_tensor* x, int32_t axis, int64_t begin, int64_
   return guarded_tensor(__func__, out, [&] { return slice(tensor_of(x, "x"), axis, begin, end, step); });
 }
 
-heed_status heed_concat(const heed_tensor* const* parts, size_t count, int32_t axis, heed_tensor** out) {
-  return guarded_tensor(__func__, out, [&] { return concat(tensors_of(parts, count, "parts"), axis); });
-}
-
 heed_status heed_matmul(const heed_tensor* a, const heed_tensor* b, heed_tensor** out) {
   return guarded_tensor(__func__, out, [&] { return matmul(tensor_of(a, "a"), tensor_of(b, "b")); });
 }
@@ -455,19 +482,6 @@ heed_status heed_linear(const heed_tensor* x, const heed_tensor* weight, const h
                         heed_tensor** out) {
   return guarded_tensor(__func__, out, [&] {
     return linear(tensor_of(x, "x"), tensor_of(weight, "weight"), optional_tensor(bias, "bias"));
-  });
-}
-
-heed_status heed_embedding(const heed_tensor* table, const heed_tensor* ids, heed_tensor** out) {
-  return guarded_tensor(__func__, out,
-                        [&] { return embedding(tensor_of(table, "table"), tensor_of(ids, "ids")); });
-}
-
-heed_status heed_layer_norm(const heed_tensor* x, const heed_tensor* weight, const heed_tensor* bias,
-                            double epsilon, heed_tensor** out) {
-  return guarded_tensor(__func__, out, [&] {
-    return layer_norm(tensor_of(x, "x"), optional_tensor(weight, "weight"), optional_tensor(bias, "bias"),
-                      epsilon == 0 ? 1e-5 : epsilon);
   });
 }
 
@@ -483,31 +497,15 @@ heed_status heed_cross_entropy(const heed_tensor* logits, const heed_tensor* tar
   });
 }
 
-heed_status heed_attention(const heed_tensor* query, const heed_tensor* key, const heed_tensor* value,
-                           const heed_tensor* mask, int32_t causal, heed_tensor** out) {
-  return guarded_tensor(__func__, out,
-                        [&] { return run_attention(query, key, value, mask, causal, nullptr, nullptr); });
-}
-
-heed_status heed_biased_attention(const heed_tensor* query, const heed_tensor* key, const heed_tensor* value,
-                                  const heed_tensor* mask, int32_t causal, const heed_tensor* bias,
-                                  const heed_tensor* slopes, heed_tensor** out) {
-  return guarded_tensor(__func__, out,
-                        [&] { return run_attention(query, key, value, mask, causal, bias, slopes); });
-}
-
 heed_status heed_op(const char* op, const heed_tensor* const* inputs, size_t count, const char* settings,
                     heed_tensor** outputs, size_t room, size_t* made) {
   if (made) *made = 0;
   for (std::size_t i = 0; outputs && i < room; ++i) outputs[i] = nullptr;
   return guarded(__func__, [&] {
     const std::string name = text_of(op, "op");
-    const NamedOp& named = named_op(name);
     check_argument(outputs != nullptr || room == 0, "outputs is NULL");
-    OpArguments given(name, named.takes, inputs, count, settings_of(settings));
-    const OpResults results = named.run(given);
-    given.check_all_taken();
-    check_argument(results.size() <= room, named.name, " makes ", results.size(),
+    const OpResults results = run_named(name, inputs, count, settings);
+    check_argument(results.size() <= room, name, " makes ", results.size(),
                    " tensors, but outputs has room for ", room);
     for (std::size_t i = 0; i < results.size(); ++i)
       outputs[i] = new_handle<heed_tensor>(std::make_shared<Tensor>(results[i]));

@@ -58,9 +58,8 @@ std::vector<std::string> line_list(const char* const* lines, std::size_t count,
   return texts;
 }
 
-/// The function that tells long calls of this thread to stop, and its argument; null: none.
-thread_local int32_t (*asked_to_stop)(void*) = nullptr;
-thread_local void* stop_context = nullptr;
+/// Tells long calls of this thread to stop; empty: nothing does.
+thread_local std::function<bool()> stop_function;
 
 /// The runs that calls of this thread use, one within another.
 thread_local std::vector<const RunObject*> used_here;
@@ -79,18 +78,12 @@ class UsedHere {
   UsedHere& operator=(const UsedHere&) = delete;
 };
 
-/// That function; empty: none.
-std::function<bool()> stop_of_thread() {
-  if (!asked_to_stop) return {};
-  return [function = asked_to_stop, context = stop_context] { return function(context) != 0; };
-}
-
 /// Returns the result of `work` for a run.
 template <class Work>
 auto from_run(heed_run* handle, const Work& work) {
   const std::shared_ptr<RunObject> object = object_of(handle, "run");
   const UsedHere use(*object);
-  const StopCheck check_stop(stop_of_thread());
+  const StopCheck check_stop(stop_function);
   return work(object->run);
 }
 /// Runs a function of the API that returns the text made by `work` for a run.
@@ -101,13 +94,13 @@ heed_status give_text(const char* function, heed_run* run, char** out, const Wor
 
 Json json_of(const Prediction& answer) {
   if (!answer.error.empty()) return {{"error", answer.error}};
-  Json one = {{"text", answer.text}, {"probability", answer.probability}, {"alternatives", Json::array()}};
-  if (!answer.vector.empty()) one["vector"] = answer.vector;
+  Json json = {{"text", answer.text}, {"probability", answer.probability}, {"alternatives", Json::array()}};
+  if (!answer.vector.empty()) json["vector"] = answer.vector;
   for (const Prediction::Alternative& other : answer.alternatives) {
-    one["alternatives"].push_back({{"text", other.text}, {"probability", other.probability}});
-    if (other.score) one["alternatives"].back()["score"] = *other.score;
+    json["alternatives"].push_back({{"text", other.text}, {"probability", other.probability}});
+    if (other.score) json["alternatives"].back()["score"] = *other.score;
   }
-  return one;
+  return json;
 }
 
 std::string json_of(const std::vector<Prediction>& answers) {
@@ -170,15 +163,15 @@ QueueOptions queue_options(const Options& given) {
 
 /// Returns a setting of an attention, with "beside", such as {"form": "local"}, if it exists only
 /// with this value.
-Json asked_json(const Options::Asked& asked) {
-  Json one{{"name", asked.name},
-           {"type", asked.type()},
-           {"default", Json::parse(asked.fallback_text())},
-           {"range", asked.range()},
-           {"help", asked.help}};
-  for (const auto& [other, value] : asked.beside)
-    one["beside"][other] = std::visit([](const auto& held) { return Json(held); }, value);
-  return one;
+Json setting_json(const Options::Asked& setting) {
+  Json json{{"name", setting.name},
+            {"type", setting.type()},
+            {"default", Json::parse(setting.fallback_text())},
+            {"range", setting.range()},
+            {"help", setting.help}};
+  for (const auto& [other, value] : setting.beside)
+    json["beside"][other] = std::visit([](const auto& held) { return Json(held); }, value);
+  return json;
 }
 
 Json attention_list() {
@@ -186,8 +179,8 @@ Json attention_list() {
   for (const AttentionVariant& variant : attention_variants()) {
     const Capabilities can = attention_capabilities(variant.name, {});
     Json settings = Json::array();
-    for (const Options::Asked& asked : attention_settings(variant.name))
-      settings.push_back(asked_json(asked));
+    for (const Options::Asked& setting : attention_settings(variant.name))
+      settings.push_back(setting_json(setting));
     Json positions = Json::array();
     for (const auto& [name, has] :
          {std::pair("rotary", can.rotary), {"alibi", can.alibi}, {"relative", can.relative}})
@@ -230,15 +223,15 @@ Json settings_list(const Settings& settings) {
   static constexpr const char* kinds[] = {"flag",   "integer", "number",   "text",
                                           "column", "columns", "attention"};
   Json list = Json::array();
-  for (const Setting& one : settings.declared()) {
-    if (one.name == "threads") continue;  // see refuse_threads()
-    Json& object =
-        list.emplace_back(Json{{"name", one.name}, {"kind", kinds[static_cast<std::size_t>(one.kind)]}});
-    object["default"] = Json::parse(one.initial);
-    if (one.kind == Setting::Kind::integer || one.kind == Setting::Kind::number)
-      object["low"] = one.low, object["high"] = one.high;
-    if (!one.choices.empty()) object["choices"] = one.choices;
-    object["help"] = one.help;
+  for (const Setting& setting : settings.declared()) {
+    if (setting.name == "threads") continue;  // see refuse_threads()
+    Json& object = list.emplace_back(
+        Json{{"name", setting.name}, {"kind", kinds[static_cast<std::size_t>(setting.kind)]}});
+    object["default"] = Json::parse(setting.initial);
+    if (setting.kind == Setting::Kind::integer || setting.kind == Setting::Kind::number)
+      object["low"] = setting.low, object["high"] = setting.high;
+    if (!setting.choices.empty()) object["choices"] = setting.choices;
+    object["help"] = setting.help;
   }
   return list;
 }
@@ -263,11 +256,12 @@ Examples read_examples(const heed_examples& given) {
   return examples;
 }
 
-/// The contents of the JSON that heed_train() receives.
+/// The arguments of heed_train() and its kin.
 struct TrainingCall {
   const TaskKind* kind = nullptr;
   GivenSettings given;
   bool resume = false;
+  std::vector<Examples> tables;
 };
 
 /// Takes a member of the settings that is not a setting of a task.
@@ -283,7 +277,8 @@ void take_member(Json& object, const char* name, Kind, auto& value) {
   object.erase(found);
 }
 
-TrainingCall training_call(const char* task, Json object, const std::string& folder) {
+TrainingCall training_call(const char* task, Json object, std::span<const heed_examples> examples,
+                           const std::string& folder) {
   TrainingCall call;
   const auto take = [&](const char* name, const auto& kind, auto& value) {
     take_member(object, name, kind, value);
@@ -301,7 +296,9 @@ TrainingCall training_call(const char* task, Json object, const std::string& fol
   check_argument(task || call.resume, "task is NULL, and no run is resumed");
   call.kind = &task_kind(task ? task : RunFiles::open(settings_folder(folder), call.given.verify).task());
   call.given.settings = given_settings(*call.kind, dumped(object), "settings");
-  for (const GivenSetting& one : call.given.settings) refuse_threads(one.name);
+  for (const GivenSetting& setting : call.given.settings) refuse_threads(setting.name);
+  call.given.own_data = !examples.empty();
+  for (const heed_examples& table : examples) call.tables.push_back(read_examples(table));
   return call;
 }
 
@@ -309,7 +306,7 @@ TrainingCall training_call(const char* task, Json object, const std::string& fol
 class TrainingCalls {
  public:
   TrainingCalls(heed_progress progress, void* context)
-      : progress_(progress), context_(context), stop_(stop_of_thread()) {}
+      : progress_(progress), context_(context), stop_(stop_function) {}
 
   TrainerCallbacks callbacks() {
     TrainerCallbacks calls;
@@ -321,16 +318,26 @@ class TrainingCalls {
     };
     return calls;
   }
-  /// Before training begins, a stop ends the call at once; later training stops with a checkpoint.
-  bool stops_reading() { return !begun_ && stops(); }
-  bool begun() const { return begun_; }
-  void check_progress() const {
-    if (failed_)
-      throw CallbackFailed(concat_text("heed_train: the progress function failed: ", heed_last_error()));
+  /// Reads data and trains. Before training begins, a stop ends the call at once; later training stops
+  /// with a checkpoint.
+  template <class Work>
+  void during(const Work& work) {
+    try {
+      const StopCheck check_stop([this] { return !begun_ && stops(); });
+      work();
+    } catch (const Interrupted&) {
+      check_progress();
+      throw;
+    }
+    check_progress();
   }
 
  private:
   bool stops() { return failed_ || (stop_ && stop_()); }
+  void check_progress() const {
+    if (failed_)
+      throw CallbackFailed(concat_text("heed_train: the progress function failed: ", heed_last_error()));
+  }
   void say(const std::string& record) {
     if (progress_ && !failed_) failed_ = progress_(context_, record.c_str()) != HEED_OK;
   }
@@ -367,27 +374,20 @@ std::pair<std::string, bool> trained(const char* task, const char* json, const h
                                      const Train& train_them) {
   const std::string path = text_of(folder, "folder");
   check_argument(examples != nullptr || count == 0, "examples is NULL");
-  TrainingCall call = training_call(task, settings_object<Json>(json), path);
-  call.given.own_data = count > 0;
-  std::vector<Examples> tables;
-  for (std::size_t i = 0; i < count; ++i) tables.push_back(read_examples(examples[i]));
+  const TrainingCall call =
+      training_call(task, settings_object<Json>(json), std::span(examples, count), path);
   TrainRequest request;
   request.folder = path;
   request.resume = call.resume;
   request.verify = call.given.verify;
   request.callbacks = calls.callbacks();
-  request.examples = tables;
-  try {
+  request.examples = call.tables;
+  calls.during([&] {
     std::vector<std::string> notes;
     const Settings settings = training_settings(*call.kind, call.given, &notes);
     for (const std::string& note : notes) request.callbacks.message(note);
-    const StopCheck check_stop([&] { return calls.stops_reading(); });
     train_them(*call.kind, settings, request);
-  } catch (const Interrupted&) {
-    calls.check_progress();
-    throw;
-  }
-  calls.check_progress();
+  });
   return {path, request.verify};
 }
 
@@ -437,36 +437,30 @@ std::string compared(const char* task, const char* settings, const heed_examples
   const bool has_draws = object.contains("random");
   take_member(object, "random", draws, draws);
   take_member(object, "halving", halving, halving);
-  TrainingCall call = training_call(task, std::move(object), path);
-  call.given.own_data = count > 0;
-  std::vector<Examples> tables;
-  for (std::size_t i = 0; i < count; ++i) tables.push_back(read_examples(examples[i]));
+  const TrainingCall call = training_call(task, std::move(object), std::span(examples, count), path);
   Settings base = training_settings(*call.kind, call.given);
-  keep_examples(*call.kind, tables, path, base);
+  keep_examples(*call.kind, call.tables, path, base);
   if (seeds.empty()) seeds = {base.get<std::int64_t>("seed")};
   if (has_draws && draws < 1)
     throw SettingsError(concat_text("\"random\" is ", draws, "; expected how many choices to draw"));
   ComparisonPlan plan{*call.kind, base, attentions, {}, seeds, draws, halving};
   for (const auto& [name, values] : grid.items()) plan.settings.push_back(compared_setting(name, values));
   const TrainerCallbacks callbacks = calls.callbacks();
-  try {
-    const StopCheck check_stop([&] { return calls.stops_reading(); });
-    const Comparison found =
-        compare(plan, path, sequential_trainer(*call.kind, path, callbacks), callbacks.message);
+  Comparison found;
+  calls.during([&] {
+    found = compare(plan, path, sequential_trainer(*call.kind, path, callbacks), callbacks.message);
     if (!found.finished) throw Interrupted();
-    calls.check_progress();
-    return json_of(found, path);
-  } catch (const Interrupted&) {
-    calls.check_progress();
-    throw;
-  }
+  });
+  return json_of(found, path);
 }
 
 Json device_list() {
   Json list = {{{"device", "cpu"}, {"name", "CPU"}, {"kind", "CPU"}, {"refusal", ""}}};
-  for (const DeviceInfo& one : vulkan_devices().devices)
-    list.push_back(
-        {{"device", name_of(one.device)}, {"name", one.name}, {"kind", one.kind}, {"refusal", one.refusal}});
+  for (const DeviceInfo& device : vulkan_devices().devices)
+    list.push_back({{"device", name_of(device.device)},
+                    {"name", device.name},
+                    {"kind", device.kind},
+                    {"refusal", device.refusal}});
   return list;
 }
 
@@ -496,8 +490,8 @@ heed_status heed_list(const char* what, char** out) {
 
 heed_status heed_set_stop(int32_t (*stop)(void* context), void* context) {
   return guarded(__func__, [&] {
-    asked_to_stop = stop;
-    stop_context = context;
+    stop_function = {};
+    if (stop) stop_function = [=] { return stop(context) != 0; };
   });
 }
 
@@ -569,7 +563,7 @@ heed_status heed_queue_answer(heed_queue* queue, const char* line, char** out) {
   return guarded(__func__, out, [&] {
     const std::shared_ptr<QueueObject> object = object_of(queue, "queue");
     const UsedHere use(*object->run);
-    const StopCheck check_stop(stop_of_thread());
+    const StopCheck check_stop(stop_function);
     return new_text(dumped(json_of(object->queue.answer(text_of(line, "line")))));
   });
 }

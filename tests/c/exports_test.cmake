@@ -4,7 +4,7 @@
 
 cmake_minimum_required(VERSION 3.25)
 file(READ ${HEADER} text)
-string(REGEX REPLACE "/\\*([^*]|\\*+[^*/])*\\*+/" "" text "${text}") # comments name functions too
+string(REGEX REPLACE "/\\*([^*]|\\*+[^*/])*\\*+/|//[^\n]*" "" text "${text}") # comments name functions too
 string(REGEX MATCHALL "(heed_[a-z0-9_]+)\\(" declared "${text}")
 list(TRANSFORM declared REPLACE "\\($" "")
 list(REMOVE_ITEM declared heed_status) # what begins a declaration of a pointer to a function

@@ -22,6 +22,7 @@ class CProgram {
       const auto ops = nlohmann::json::parse(list("ops"));
       for (const char* kind : {"unary", "binary", "compare", "reduce"})
         for (const auto& name : ops[kind]) names_[kind].push_back(name);
+      for (const auto& [name, takes] : ops["named"].items()) names_["named"].push_back(name);
       for (const auto& variant : nlohmann::json::parse(list("attention"))) {
         names_["attention"].push_back(variant["name"]);
         for (const auto& setting : variant["settings"]) settings_[variant["name"]].push_back(setting["name"]);
@@ -316,10 +317,12 @@ class CProgram {
       }
       case 26:
         return result(tensor, heed_scalar_like(some_tensor(), number(), &made), made);
-      case 27: {
-        heed_tensor *const which = some_tensor(), *const a = some_tensor(), *const b = some_tensor();
-        return result(tensor, heed_where(which, a, b, &made), made);
-      }
+      case 27:
+      case 31:
+      case 34:
+      case 38:
+      case 41:
+        return apply_named();
       case 28:
         return result(tensor, heed_cast(some_tensor(), dtype(), &made), made);
       case 29:
@@ -328,20 +331,11 @@ class CProgram {
         const int32_t along = axis(), keep = choices_.below(2) ? 1 : 0;
         return result(tensor, heed_reduce(op.c_str(), some_tensor(), along, keep, &made), made);
       }
-      case 31:
-        return result(tensor,
-                      (choices_.below(2) ? heed_softmax : heed_log_softmax)(some_tensor(), axis(), &made),
-                      made);
       case 32:
         return arrange();
       case 33: {
         const int64_t begin = extent(), end = extent(), stride = extent();
         return result(tensor, heed_slice(some_tensor(), axis(), begin, end, stride, &made), made);
-      }
-      case 34: {
-        std::vector<heed_tensor*> parts;
-        for (unsigned left = choices_.below(4); left > 0; --left) parts.push_back(some_tensor());
-        return result(tensor, heed_concat(parts.data(), parts.size(), axis(), &made), made);
       }
       case 35:
       case 36: {
@@ -350,15 +344,7 @@ class CProgram {
       }
       case 37: {
         heed_tensor *const x = some_tensor(), *const weight = some_tensor(), *const bias = tensor_or_null();
-        const bool is_linear = choices_.below(2) == 1;
-        return result(tensor,
-                      is_linear ? heed_linear(x, weight, bias, &made)
-                                : heed_layer_norm(x, weight, bias, number(), &made),
-                      made);
-      }
-      case 38: {
-        heed_tensor *const table = some_tensor(), *const ids = some_tensor();
-        return result(tensor, heed_embedding(table, ids, &made), made);
+        return result(tensor, heed_linear(x, weight, bias, &made), made);
       }
       case 39: {
         heed_tensor* const x = some_tensor();
@@ -367,15 +353,6 @@ class CProgram {
       case 40: {
         heed_tensor *const logits = some_tensor(), *const targets = some_tensor();
         return result(tensor, heed_cross_entropy(logits, targets, number(), &made), made);
-      }
-      case 41: {
-        heed_tensor *const query = some_tensor(), *const key = some_tensor(), *const value = some_tensor();
-        heed_tensor *const mask = tensor_or_null(), *const bias = tensor_or_null(),
-                           *const slopes = tensor_or_null();
-        return result(
-            tensor,
-            heed_biased_attention(query, key, value, mask, choices_.below(2) ? 1 : 0, bias, slopes, &made),
-            made);
       }
       case 42:
         return create_layer();
@@ -394,6 +371,20 @@ class CProgram {
     }
   }
 
+  /// An op of the list "named", with tensors and settings that fit or do not.
+  void apply_named() {
+    const std::string op = name("named");
+    const std::string json = settings({"axis", "epsilon", "value", "causal", "reverse", "count", "k"});
+    std::vector<heed_tensor*> inputs;
+    for (unsigned left = choices_.below(5); left > 0; --left) inputs.push_back(some_tensor());
+    heed_tensor* made[2];
+    std::size_t count = 0;
+    const heed_status status = heed_op(
+        op.c_str(), inputs.data(), inputs.size(),
+        choices_.below(2) ? nullptr : ("{" + json.substr(json.find(',') + 1)).c_str(), made, 2, &count);
+    require(count <= 2);
+    for (heed_tensor* const tensor_made : made) result(tensor, status, tensor_made);
+  }
   void create() {
     const std::vector<int64_t> extents = shape();
     const heed_dtype type = dtype();
@@ -544,8 +535,10 @@ class CProgram {
     require(!ok(heed_run_measure(wrong, "test", &text)) && !ok(heed_run_model(wrong, &model)));
     require(!run && !text && !model);
     heed_run_free(wrong);
-    require(!ok(heed_module_load(some_module(), "/nowhere/at/all")));
-    require(!ok(heed_module_save(some_module(), "/nowhere/at/all/model")));
+    const char* const whole = "";
+    const void* const parts[] = {some_module()};
+    require(!ok(heed_load("/nowhere/at/all", &whole, parts, 1)));
+    require(!ok(heed_save("/nowhere/at/all/model", &whole, parts, 1)));
     require(!ok(heed_set_cpu_threads(-static_cast<int32_t>(choices_.below(3)))));
     require(!ok(heed_tensor_create(HEED_F32, 2, nullptr, nullptr, nullptr, &made)) && !made);
     require(!ok(heed_tensor_create(HEED_F32, 0, nullptr, nullptr, nullptr, nullptr)));
