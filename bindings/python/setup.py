@@ -84,6 +84,7 @@ class BuildWithLibraries(build_py):
         shutil.rmtree(package / "licenses", ignore_errors=True)
         (package / "licenses").mkdir()
         (package / "bin").mkdir(exist_ok=True)
+        shutil.copyfile(root / "bindings/c/heed.h", package / "heed.h")
         shutil.copyfile(root / "LICENSE", package / "licenses" / "heed")
         shutil.copyfile(root / "apps/report/page/chart_licence.js", package / "licenses" / "chart.js")
         for name, path in files.items():

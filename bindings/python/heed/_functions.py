@@ -13,7 +13,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple, TypeVar, cast
 import numpy as np
 
 from . import _library as lib
-from .tensor import DTYPES, Like, Pair, Parameter, Tensor, _alike, _integers, _op, _reduction, _t, _together
+from .tensor import DTYPES, Like, Pair, Parameter, Tensor, _alike, _handed_over, _integers, _op, _reduction, _t, _together
 
 
 _Wrapped = TypeVar("_Wrapped", bound=Callable[..., Any])
@@ -34,26 +34,15 @@ def clamp(x: Like, low: float, high: float) -> Tensor:
     return Tensor._result("heed_unary", b"clamp", _t(x), low, high)
 
 
-def where(condition: Like, a: Like, b: Like) -> Tensor:
-    """Returns a where the condition (i32 or bool) is not 0, otherwise b; all three broadcast."""
-    return Tensor._result("heed_where", _t(condition), *_alike(a, b))
-
-
 # --- shape
 
 
 def split(x: Like, sizes: Sequence[int], axis: int = 0) -> List[Tensor]:
-    return _op("split", [x], room=len(sizes), axis=axis, sizes=list(sizes))
+    return _op("split", [x], room=len(sizes), axis=axis, sizes=tuple(sizes))
 
 
 def tile(x: Like, counts: Sequence[int]) -> Tensor:
     return _op("tile", [x], shape=_integers(counts))[0]
-
-
-def concat(parts: Sequence[Like], axis: int = 0) -> Tensor:
-    """Joins tensors along an axis."""
-    tensors = _together(*parts)
-    return Tensor._result("heed_concat", lib.handles_of(tensors), len(tensors), axis)
 
 
 def stack(parts: Sequence[Like], axis: int = 0) -> Tensor:
@@ -61,7 +50,8 @@ def stack(parts: Sequence[Like], axis: int = 0) -> Tensor:
     tensors = [_t(part) for part in _together(*parts)]
     if not tensors:
         raise ValueError("nothing to stack")
-    return concat([part.unsqueeze(axis) for part in tensors], axis % (tensors[0].ndim + 1))
+    parts = [part.unsqueeze(axis) for part in tensors]
+    return _op("concat", parts, axis=axis % parts[0].ndim)[0]
 
 
 # --- reductions: `axis` is one, several, or None for all
@@ -90,16 +80,6 @@ def log_sum_exp(x: Like, axis: Optional[int] = None, keepdims: bool = False) -> 
     return _log_sum_exp(_t(x), axis, keepdims)
 
 
-def softmax(x: Like, axis: int = -1) -> Tensor:
-    """Returns exp(x) / sum(exp(x)) along an axis."""
-    return Tensor._result("heed_softmax", _t(x), axis)
-
-
-def log_softmax(x: Like, axis: int = -1) -> Tensor:
-    """Returns x - log(sum(exp(x))) along an axis."""
-    return Tensor._result("heed_log_softmax", _t(x), axis)
-
-
 # --- products
 
 
@@ -118,7 +98,7 @@ def linear_maps(x: Like, maps: Sequence[Tuple[Tensor, Optional[Tensor]]]) -> Lis
 
 
 def feed_forward(
-    x: Like, first: Tuple[Tensor, Optional[Tensor]], activation: str, second: Tuple[Tensor, Optional[Tensor]]
+    x: Like, first: Tuple[Tensor, Optional[Tensor]], activation: str, second: Tuple[Tensor, Optional[Tensor]],
 ) -> Tensor:
     """Returns linear(activation(linear(x, *first)), *second) in one op; activation: "relu", "gelu", ..."""
     return _op("feed_forward", [x, *first, *second], activation=activation)[0]
@@ -129,35 +109,12 @@ def einsum(equation: str, *operands: Like) -> Tensor:
     return _op("einsum", operands, equation=equation)[0]
 
 
-# --- indices: i32; -1 stands for "nothing" (a zero row, no gradient)
-
-
-def embedding(table: Tensor, ids: Like) -> Tensor:
-    """Returns rows of table [n, width] by ids of any shape, as [..., width]; -1 gives zeros."""
-    return Tensor._result("heed_embedding", *_together(table, ids))
-
-
-# --- normalisation, dropout, losses
-
-
-def layer_norm(
-    x: Like, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None, epsilon: float = 1e-5
-) -> Tensor:
-    """Returns (x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis."""
-    return Tensor._result("heed_layer_norm", *_together(x, weight, bias), epsilon)
+# --- dropout, losses
 
 
 def dropout(x: Like, p: float, seed: int, step: int, stream: int = 0) -> Tensor:
     """Zeroes elements with probability p, chosen by (seed, step, stream), and divides the others by 1 - p."""
     return Tensor._result("heed_dropout", _t(x), p, seed, step, stream)
-
-
-def mean_squared_error(x: Like, target: Like) -> Tensor:
-    return _op("mean_squared_error", list(_alike(x, target)))[0]
-
-
-def kl_divergence(log_p: Like, log_q: Like) -> Tensor:
-    return _op("kl_divergence", list(_alike(log_p, log_q)))[0]
 
 
 def cross_entropy(logits: Tensor, targets: Like, smoothing: float = 0.0) -> Tensor:
@@ -175,8 +132,7 @@ def dot_product_attention(
     """Returns softmax(q k^T / sqrt(dk) + bias) v for tensors [batch, heads, length, width]. mask: 1 = allowed; bias: [1
     or batch, 1 or heads, length, keys]; slopes: per head, subtracted per step of distance (ALiBi).
     """
-    q, k, v, allowed, biases, rates = _together(query, key, value, mask, bias, slopes)
-    return Tensor._result("heed_biased_attention", q, k, v, allowed, int(causal), biases, rates)
+    return _op("dot_product_attention", [query, key, value, mask, bias, slopes], causal=bool(causal))[0]
 
 
 def attention_weights(
@@ -253,8 +209,8 @@ def _random(kind: bytes, a: float, b: float, shape: Any, key: Any, dtype: str, d
 
 
 def uniform(
-    shape: Any, low: float = 0.0, high: float = 1.0, *, seed: int, step: int = 0, stream: int = 0, dtype: str = "f32",
-    device: Optional[str] = None,
+    shape: Any, low: float = 0.0, high: float = 1.0, *, seed: int, step: int = 0, stream: int = 0,
+    dtype: str = "f32", device: Optional[str] = None,
 ) -> Tensor:
     """Returns random numbers in [low, high); equal (seed, step, stream) give equal numbers on every device."""
     return _random(b"uniform", low, high, shape, (seed, step, stream), dtype, device)
@@ -365,13 +321,10 @@ def gradcheck(function: Callable[..., Tensor], inputs: Sequence[Like], tolerance
         tensors.append(one if isinstance(one, Tensor) else Tensor(one, "i32" if is_integer else "f64"))
 
     def bridge(_context: Any, handles: Any, count: int, out: Any) -> None:
-        found = function(*[Tensor._of(handles[i], owned=False) for i in range(count)])
-        if not isinstance(found, Tensor):
-            raise TypeError(f"the function must return a heed.Tensor, not {type(found).__name__}")
-        out[0] = found._handed_over()
+        out[0] = _handed_over(function(*[Tensor._of(handles[i], owned=False) for i in range(count)]))
 
-    given = lib.callback(lib.FUNCTION, bridge), None, lib.handles_of(tensors), len(tensors), lib.number_of(tolerance, "tolerance")
-    found = lib.result("heed_gradcheck", *given, kind=lib.GradcheckStruct)
+    given = lib.callback("heed_function", bridge), None, lib.handles_of(tensors), len(tensors), lib.number_of(tolerance, "tolerance")
+    found = lib.result("heed_gradcheck", *given, kind=lib.TYPES["heed_gradcheck_result"])
     return GradcheckResult(
         bool(found.passed), found.worst_error, found.worst_input, found.worst_element, found.analytic, found.numeric
     )

@@ -1,4 +1,4 @@
-"""Loads the shared library, declares its functions (bindings/c/heed.h), and turns its errors into exceptions."""
+"""Loads the shared library with the functions that heed.h declares, and turns its errors into exceptions."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, 
 
 Path = Union[str, "os.PathLike[str]"]
 
-ABI_VERSION = 2
-MAX_RANK = 8
 ALL_AXES = 2**31 - 1
 
 
@@ -55,7 +53,18 @@ class Interrupted(Error):
 for _class in (Interrupted, Error, BadArgument, SettingsError, OutOfMemory, DeviceLost, CallbackFailed):
     _class.__module__ = "heed"  # where users find them
 _EXCEPTIONS = {1: Error, 2: BadArgument, 3: SettingsError, 4: OutOfMemory, 5: DeviceLost, 6: CallbackFailed, 7: Interrupted}
-CALLBACK_FAILED = 6
+
+
+# --- the functions and types that heed.h declares
+
+
+def shown(value: Any) -> str:
+    """Returns a value for a message; its type where it is long."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and shape:
+        return f"a {type(value).__name__} of the shape {shape}"
+    said = repr(value)
+    return said if len(said) <= 60 and "\n" not in said else f"a {type(value).__name__}"
 
 
 def _checked(kind: Any) -> Any:
@@ -75,7 +84,7 @@ def _checked(kind: Any) -> Any:
     return Checked
 
 
-class _handle:
+class _Object:
     """An argument that is an object of this package, or None."""
 
     @staticmethod
@@ -85,7 +94,7 @@ class _handle:
         return None if value is None else ctypes.c_void_p(value._as_parameter_)
 
 
-class _real:
+class _Real:
     """A floating argument: any number."""
 
     @staticmethod
@@ -96,156 +105,62 @@ class _real:
             raise TypeError(f"expected a number, not {shown(value)}") from None
 
 
-_int, _long, _size = _checked(ctypes.c_int32), _checked(ctypes.c_int64), _checked(ctypes.c_size_t)
-_u32, _u64 = _checked(ctypes.c_uint32), _checked(ctypes.c_uint64)
-_out, _text = ctypes.c_void_p, ctypes.c_char_p
-_longs = ctypes.POINTER(ctypes.c_int64)
-_handles, _texts = ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_char_p)
-
-STOP = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
-FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, _handles, ctypes.c_size_t, _handles)
-BACKWARD = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, _handles, ctypes.c_size_t)
-INITIAL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_char_p, _handles, ctypes.c_size_t)
-ATTENTION = ctypes.CFUNCTYPE(
-    ctypes.c_int32, ctypes.c_void_p, ctypes.c_char_p, _handles, ctypes.c_size_t, ctypes.c_void_p, _handles
-)
-RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-PROGRESS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, _text)
-ON_TEXT = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, _text)
-ON_BYTES = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
-
-
-class ExamplesStruct(ctypes.Structure):
-    _fields_ = [("part", _text), ("columns", ctypes.c_size_t), ("rows", ctypes.c_size_t), ("cells", _texts)]
-
-
-_examples = ctypes.POINTER(ExamplesStruct)
-
-
-class GradcheckStruct(ctypes.Structure):
-    _fields_ = [
-        ("passed", ctypes.c_int32),
-        ("worst_input", ctypes.c_int32),
-        ("worst_element", ctypes.c_int64),
-        ("worst_error", ctypes.c_double),
-        ("analytic", ctypes.c_double),
-        ("numeric", ctypes.c_double),
-    ]
-
-
-class GroupStruct(ctypes.Structure):
-    _fields_ = [
-        ("parameters", _handles), ("count", ctypes.c_size_t), ("rate", ctypes.c_double), ("weight_decay", ctypes.c_double),
-    ]
-
-
-# Functions that return a status; call() raises it as an exception.
-_CALLS = {
-    "heed_set_stop": [STOP, ctypes.c_void_p],
-    "heed_set_cpu_threads": [_int],
-    "heed_list": [_text, _out],
-    "heed_tensor_create": [_int, _int, _longs, ctypes.c_void_p, _text, _out],
-    "heed_tensor_borrow": [_int, _int, _longs, ctypes.c_void_p, RELEASE, ctypes.c_void_p, _out],
-    "heed_tensor_random": [_text, _real, _real, _u64, _u32, _u32, _int, _int, _longs, _text, _out],
-    "heed_tensor_shape": [_handle, _out, _longs, _longs],
-    "heed_tensor_dtype": [_handle, _out],
-    "heed_tensor_device": [_handle, _out],
-    "heed_tensor_data": [_handle, _out],
-    "heed_tensor_read": [_handle, ctypes.c_void_p, _size],
-    "heed_tensor_assign": [_handle, ctypes.c_void_p, _size],
-    "heed_tensor_item": [_handle, _out],
-    "heed_tensor_to_device": [_handle, _text, _out],
-    "heed_tensor_parameter": [_handle, _out],
-    "heed_tensor_detach": [_handle, _out],
-    "heed_tensor_is_tracked": [_handle, _out],
-    "heed_backward": [_handle, _handle],
-    "heed_tensor_gradient": [_handle, _out],
-    "heed_tensor_zero_gradient": [_handle],
-    "heed_tensor_set_hidden_map": [_handle, _int],
-    "heed_set_recording": [_int, _out],
-    "heed_gradcheck": [FUNCTION, ctypes.c_void_p, _handles, _size, _real, _out],
-    "heed_record": [_text, _handle, _handles, _size, BACKWARD, RELEASE, ctypes.c_void_p, _out],
-    "heed_unary": [_text, _handle, _real, _real, _out],
-    "heed_binary": [_text, _handle, _handle, _out],
-    "heed_compare": [_text, _handle, _handle, _out],
-    "heed_scalar_like": [_handle, _real, _out],
-    "heed_where": [_handle, _handle, _handle, _out],
-    "heed_cast": [_handle, _int, _out],
-    "heed_reduce": [_text, _handle, _int, _int, _out],
-    "heed_softmax": [_handle, _int, _out],
-    "heed_log_softmax": [_handle, _int, _out],
-    "heed_reshape": [_handle, _int, _longs, _out],
-    "heed_permute": [_handle, _int, _longs, _out],
-    "heed_slice": [_handle, _int, _long, _long, _long, _out],
-    "heed_concat": [_handles, _size, _int, _out],
-    "heed_matmul": [_handle, _handle, _out],
-    "heed_linear": [_handle, _handle, _handle, _out],
-    "heed_embedding": [_handle, _handle, _out],
-    "heed_layer_norm": [_handle, _handle, _handle, _real, _out],
-    "heed_dropout": [_handle, _real, _u64, _u32, _u32, _out],
-    "heed_cross_entropy": [_handle, _handle, _real, _out],
-    "heed_attention": [_handle, _handle, _handle, _handle, _int, _out],
-    "heed_biased_attention": [_handle, _handle, _handle, _handle, _int, _handle, _handle, _out],
-    "heed_op": [_text, _handles, _size, _text, _handles, _size, _out],
-    "heed_attention_create": [_text, _text, _out],
-    "heed_check_attention": [_text, _text],
-    "heed_attention_forward": [_handle, _handle, _handle, _handle, _handle, _handle, _out],
-    "heed_context_create": [_int, _u64, _u32, _out],
-    "heed_context_auxiliary_loss": [_handle, _out],
-    "heed_context_dropout": [_handle, _handle, _real, _out],
-    "heed_context_add_loss": [_handle, _text, _real, _handle],
-    "heed_context_show": [_handle, _text, _text, _handle],
-    "heed_module_parameter_count": [_handle, _out],
-    "heed_module_parameter": [_handle, _size, _out, _out],
-    "heed_module_save": [_handle, _text],
-    "heed_module_load": [_handle, _text],
-    "heed_optimizer_create": [_text, _text, _handles, _size, _out],
-    "heed_optimizer_create_groups": [_text, _text, ctypes.POINTER(GroupStruct), _size, _out],
-    "heed_optimizer_step": [_handle, _real],
-    "heed_optimizer_zero_gradients": [_handle],
-    "heed_learning_rate": [_text, _long, _long, _out],
-    "heed_move": [_handles, _size, _text, _text],
-    "heed_autocast_create": [_handles, _size, _text, _real, _out],
-    "heed_autocast_dtype": [_handle, _out],
-    "heed_autocast_backward": [_handle, FUNCTION, ctypes.c_void_p, _out],
-    "heed_autocast_step": [_handle, _handle, _real],
-    "heed_autocast_loss_scale": [_handle, _out, _out],
-    "heed_task_settings": [_text, _int, _out],
-    "heed_train": [_text, _text, _examples, _size, _text, PROGRESS, ctypes.c_void_p, _out],
-    "heed_compare_trainings": [_text, _text, _examples, _size, _text, PROGRESS, ctypes.c_void_p, _out],
-    "heed_cross_validate": [_text, _text, _examples, _size, _text, PROGRESS, ctypes.c_void_p, _out],
-    "heed_save": [_text, _texts, _handles, _size],
-    "heed_load": [_text, _texts, _handles, _size],
-    "heed_register_attention": [_text, _text, INITIAL, ATTENTION, ctypes.c_void_p],
-    "heed_report": [_texts, _size, _text, _out],
-    "heed_run_open": [_text, _text, _out],
-    "heed_run_describe": [_handle, _out],
-    "heed_run_predict": [_handle, _texts, _size, _text, _out],
-    "heed_run_stream": [_handle, _text, ON_TEXT, ctypes.c_void_p, _out],
-    "heed_run_stream_bytes": [_handle, _text, ON_BYTES, ctypes.c_void_p, _out],
-    "heed_run_generate": [_handle, _text, _text, _out],
-    "heed_queue_create": [_handle, _text, _out],
-    "heed_queue_answer": [_handle, _text, _out],
-    "heed_run_capture": [_handle, _texts, _size, _text, _int, _out],
-    "heed_run_measure": [_handle, _text, _out],
-    "heed_run_measure_examples": [_handle, _examples, _out],
-    "heed_run_measure_files": [_handle, _texts, _size, _out],
-    "heed_run_outputs": [_handle, _texts, _size, _handle, _out],
-    "heed_run_log_probabilities": [_handle, _texts, _texts, _size, _handle, _out],
-    "heed_run_model": [_handle, _out],
+STOP, RELEASE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p), ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+#: Types by name: structs, and functions of the caller's.
+TYPES: Dict[str, Any] = {"int32_t_of_context": STOP, "void_of_context": RELEASE}
+_PLAIN: Dict[str, Any] = {
+    "int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64, "uint32_t": ctypes.c_uint32, "uint64_t": ctypes.c_uint64,
+    "size_t": ctypes.c_size_t, "double": ctypes.c_double, "void": None,
+    "heed_status": ctypes.c_int32, "heed_dtype": ctypes.c_int32,
 }
-_FREES = [
-    "heed_tensor_free", "heed_context_free", "heed_module_free", "heed_optimizer_free", "heed_run_free", "heed_queue_free",
-    "heed_autocast_free",
-]
-_OTHERS: Dict[str, Tuple[Any, List[Any]]] = {
-    "heed_abi_version": (ctypes.c_int32, []),
-    "heed_version": (_text, []),
-    "heed_last_error": (_text, []),
-    "heed_set_last_error": (None, [_text]),
-    "heed_text_free": (None, [ctypes.c_void_p]),
-    "heed_live_handles": (ctypes.c_int64, []),
-}
+_CHECKED: Dict[str, Any] = {name: _checked(kind) for name, kind in _PLAIN.items() if kind}
+_CHECKED.update(double=_Real, size_t=ctypes.c_size_t)  # sizes are lengths of what the package made
+
+
+def _type(declared: str, is_argument: bool) -> Any:
+    """The type of "const heed_tensor* x". An argument of a function of the library is checked."""
+    base, stars = declared.replace("const ", "").split("*")[0].split()[0], declared.count("*")
+    if base in TYPES:
+        return ctypes.POINTER(TYPES[base]) if stars else TYPES[base]
+    if not stars:
+        return (_CHECKED if is_argument else _PLAIN)[base]
+    if "* const*" in declared or stars == 2 and not is_argument:
+        return ctypes.POINTER(ctypes.c_char_p if base == "char" else ctypes.c_void_p)
+    if stars == 1 and is_argument and base.startswith("heed_") and base not in _PLAIN:
+        return _Object
+    if stars == 1 and base == "char" and "const" in declared:
+        return ctypes.c_char_p
+    return ctypes.POINTER(ctypes.c_int64) if base == "int64_t" else ctypes.c_void_p
+
+
+def _types(declared: str, is_argument: bool = False) -> List[Any]:
+    parts = [] if declared == "void" else declared.split(",")
+    return [_type(part.strip(), is_argument) for part in parts]
+
+
+def _read_header() -> Tuple[Dict[str, int], Dict[str, Tuple[Any, List[Any]]]]:
+    """Fills TYPES. Returns the numbers of the header, and the result and arguments of each function."""
+    here = pathlib.Path(__file__).parent
+    paths = here / "heed.h", here.parents[1] / "c/heed.h"  # of a wheel, and of the source tree
+    text = next((path for path in paths if path.exists()), paths[0]).read_text(encoding="utf-8")
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
+    text = re.sub(r"(\w+) \(\*\w+\)\(void\* context\)", r"\1_of_context call", text)
+    text = re.sub(r"char\* (\w+), size_t", r"void* \1, size_t", text)  # bytes, of which one may be 0
+    for back, name, arguments in re.findall(r"typedef (\w+) \(\*(\w+)\)\(([^)]*)\);", text):
+        TYPES[name] = ctypes.CFUNCTYPE(_PLAIN[back], *_types(arguments))
+    for members, name in re.findall(r"typedef struct \w+ \{([^}]*)\} (\w+);", text):
+        fields = [(word.split()[-1].strip("*"), _type(member.strip(), False))
+                  for member in members.split(";")[:-1] for word in member.split(",")]
+        TYPES[name] = type(name, (ctypes.Structure,), {"_fields_": fields})
+    functions = {}
+    for back, name, arguments in re.findall(r"(?m)^([\w ]+\*?) (heed_\w+)\(([^)]*)\);", text):
+        frees = back == "void"  # handles are numbers there
+        kind = ctypes.c_char_p if "*" in back else _PLAIN[back]
+        functions[name] = kind, _types(arguments, is_argument=not frees)
+    return {name: int(value) for name, value in re.findall(r"(HEED_\w+)(?: =)? (\d+)", text)}, functions
+
+
+# --- the library
 
 
 def _load() -> ctypes.CDLL:
@@ -265,21 +180,15 @@ def _load() -> ctypes.CDLL:
     )
 
 
+NUMBERS, _functions = _read_header()
 library = _load()
-for _name, _arguments in _CALLS.items():
-    getattr(library, _name).argtypes = _arguments
-    getattr(library, _name).restype = ctypes.c_int32
-for _name in _FREES:
-    getattr(library, _name).argtypes = [ctypes.c_void_p]
-    getattr(library, _name).restype = None
-for _name, (_result, _arguments) in _OTHERS.items():
-    getattr(library, _name).argtypes = _arguments
-    getattr(library, _name).restype = _result
-if library.heed_abi_version() != ABI_VERSION:
+if library.heed_abi_version() != NUMBERS["HEED_ABI_VERSION"]:
     raise ImportError(
         f"the shared library has version {library.heed_abi_version()} of the C interface, this package is for"
-        f" {ABI_VERSION}: install both from one source"
+        f" {NUMBERS['HEED_ABI_VERSION']}: install both from one source"
     )
+for _name, (_result, _arguments) in _functions.items():
+    getattr(library, _name).argtypes, getattr(library, _name).restype = _arguments, _result
 
 
 # --- the end of the program
@@ -371,7 +280,7 @@ os.register_at_fork(after_in_child=_in_child)
 _callbacks = threading.local()  # `failure`: the last exception of a callback of this thread, and what it said
 
 
-def callback(kind: Any, function: Any) -> Any:
+def callback(kind: str, function: Any) -> Any:
     """A C function of this type. call() raises an exception of `function` in place of the error that it causes."""
 
     def bridge(*arguments: Any) -> int:
@@ -386,12 +295,12 @@ def callback(kind: Any, function: Any) -> Any:
             said = f"{type(error).__name__}: {error}".encode("utf-8", "replace").replace(b"\0", b" ")
             library.heed_set_last_error(said)
             _callbacks.failure = error, library.heed_last_error()
-            return CALLBACK_FAILED
+            return NUMBERS["HEED_CALLBACK_FAILED"]
         finally:
             if outermost:
                 _in_functions.discard(thread)
 
-    return kind(bridge)
+    return TYPES[kind](bridge)
 
 
 def call(name: str, *arguments: Any) -> None:
@@ -503,15 +412,6 @@ def result_text(name: str, *arguments: Any) -> str:
 
 def result_json(name: str, *arguments: Any) -> Any:
     return json.loads(result_text(name, *arguments))
-
-
-def shown(value: Any) -> str:
-    """Returns a value for a message; its type where it is long."""
-    shape = getattr(value, "shape", None)
-    if isinstance(shape, tuple) and shape:
-        return f"a {type(value).__name__} of the shape {shape}"
-    said = repr(value)
-    return said if len(said) <= 60 and "\n" not in said else f"a {type(value).__name__}"
 
 
 def encoded(text: str, what: str = "a text for heed") -> bytes:

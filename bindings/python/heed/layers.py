@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _library as lib
 from ._library import Path
-from .tensor import _NAMES, DTYPES, Array, Like, Parameter, Tensor, _t, _together
+from .tensor import _NAMES, DTYPES, Array, Like, Parameter, Tensor, _handed_over, _t, _together
 
 
 class _Handle:
@@ -249,8 +249,8 @@ class Attention(Module):
         self.name = name
 
     def forward(
-        self, x: Like, mask: Optional[Like] = None, memory: Optional[Like] = None, memory_mask: Optional[Like] = None,
-        context: Optional[Context] = None,
+        self, x: Like, mask: Optional[Like] = None, memory: Optional[Like] = None,
+        memory_mask: Optional[Like] = None, context: Optional[Context] = None,
     ) -> Tensor:
         """Maps x [batch, length, width] to the same shape.
 
@@ -267,10 +267,10 @@ class Attention(Module):
 
 
 def attention(
-    name: str, width: int, heads: int = 1, *, positions: Optional[str] = None, dropout: Optional[float] = None,
-    bias: Optional[bool] = None, causal: Optional[bool] = None, cross: Optional[bool] = None,
-    max_length: Optional[int] = None, seed: Optional[int] = None, dtype: Optional[str] = None,
-    device: Optional[str] = None, **options: Any,
+    name: str, width: int, heads: int = 1, *, positions: Optional[str] = None,
+    dropout: Optional[float] = None, bias: Optional[bool] = None, causal: Optional[bool] = None,
+    cross: Optional[bool] = None, max_length: Optional[int] = None, seed: Optional[int] = None,
+    dtype: Optional[str] = None, device: Optional[str] = None, **options: Any,
 ) -> Attention:
     """Creates an attention layer of any mechanism; it maps [batch, length, width] to the same shape.
 
@@ -308,28 +308,27 @@ def attentions() -> Dict[str, Dict[str, Any]]:
 Parameters = Union[Tensor, Module, Dict[str, Tensor]]
 
 
-def _tensors(parameters: Union[Parameters, Iterable[Parameters]]) -> List[Tensor]:
-    if isinstance(parameters, Tensor):
-        return [parameters]
-    if isinstance(parameters, Module):
-        return list(parameters.parameters().values())
-    if isinstance(parameters, dict):
-        return [tensor for part in parameters.values() for tensor in _tensors(part)]
-    if isinstance(parameters, (str, np.ndarray)) or not isinstance(parameters, Iterable):
+def _each_part(parameters: Union[Parameters, Iterable[Parameters]]) -> Iterator[Union[Tensor, Module]]:
+    """Yields the tensors and modules in parameters."""
+    if isinstance(parameters, (Tensor, Module)):
+        yield parameters
+    elif isinstance(parameters, (str, np.ndarray)) or not isinstance(parameters, Iterable):
         given = "a string" if isinstance(parameters, str) else lib.shown(parameters)
         raise TypeError(f"an optimizer takes tensors, modules, dictionaries of them or a list of these, not {given}")
-    return [tensor for part in parameters for tensor in _tensors(part)]
+    else:
+        for part in parameters.values() if isinstance(parameters, dict) else parameters:
+            yield from _each_part(part)
+
+
+def _tensors(parameters: Union[Parameters, Iterable[Parameters]]) -> List[Tensor]:
+    return [tensor for part in _each_part(parameters)
+            for tensor in (part.parameters().values() if isinstance(part, Module) else [part])]
 
 
 def _objects(parameters: Union[Parameters, Iterable[Parameters]]) -> List[Union[Tensor, Module]]:
     """Returns the leaves and library modules in these parameters, each once."""
-    if isinstance(parameters, Module):
-        found: Dict[int, Union[Tensor, Module]] = {id(part): part for _, part in parameters._entries()}
-    elif isinstance(parameters, Tensor):
-        found = {id(parameters): parameters}
-    else:
-        parts = parameters.values() if isinstance(parameters, dict) else parameters
-        found = {id(one): one for part in parts for one in _objects(part)}
+    found = {id(entry): entry for part in _each_part(parameters)
+             for entry in ([one for _, one in part._entries()] if isinstance(part, Module) else [part])}
     return list(found.values())
 
 
@@ -391,8 +390,9 @@ class Optimizer(_Handle):
         found = [_group(one, learning_rate) for one in groups]
         for tensor in [] if adamw is None else _tensors(adamw):
             lib.call("heed_tensor_set_hidden_map", tensor, 0)
-        structs = (lib.GroupStruct * len(found))(
-            *[lib.GroupStruct(lib.handles_of(tensors), len(tensors), rate, decay) for tensors, rate, decay in found])
+        group = lib.TYPES["heed_parameter_group"]
+        structs = (group * len(found))(
+            *[group(lib.handles_of(tensors), len(tensors), rate, decay) for tensors, rate, decay in found])
         made = lib.encoded(name, "name"), lib.settings_json(settings), structs, len(found)
         super().__init__(lib.result("heed_optimizer_create_groups", *made))
 
@@ -430,8 +430,8 @@ class Schedule:
     """
 
     def __init__(
-        self, name: str = "constant", learning_rate: float = 1e-3, *, steps: Optional[int] = None, warmup_steps: int = 0,
-        final_rate: float = 0.0,
+        self, name: str = "constant", learning_rate: float = 1e-3, *, steps: Optional[int] = None,
+        warmup_steps: int = 0, final_rate: float = 0.0,
     ) -> None:
         if steps is None and name in ("linear", "cosine"):
             raise ValueError(f"a {name} schedule needs steps, the number of steps of the training")
@@ -465,7 +465,8 @@ class Autocast(_Handle):
     _free_name = "heed_autocast_free"
 
     def __init__(
-        self, model: Union[Parameters, Iterable[Parameters]], precision: str = "bf16", loss_scale: Optional[float] = None
+        self, model: Union[Parameters, Iterable[Parameters]], precision: str = "bf16",
+        loss_scale: Optional[float] = None,
     ) -> None:
         parts = _objects(model)
         given = lib.handles_of(parts), len(parts), lib.encoded(precision, "precision"), lib.number_of(loss_scale or 0.0, "loss_scale")
@@ -484,12 +485,9 @@ class Autocast(_Handle):
         """
 
         def bridge(_context: Any, _inputs: Any, _count: int, out: Any) -> None:
-            found = loss()
-            if not isinstance(found, Tensor):
-                raise TypeError(f"the function must return a heed.Tensor, not {type(found).__name__}")
-            out[0] = found._handed_over()
+            out[0] = _handed_over(loss())
 
-        return Tensor._result("heed_autocast_backward", self, lib.callback(lib.FUNCTION, bridge), None)
+        return Tensor._result("heed_autocast_backward", self, lib.callback("heed_function", bridge), None)
 
     def step(self, optimizer: Optimizer, learning_rate: Optional[float] = None) -> None:
         """Updates the parameters and clears the gradients.

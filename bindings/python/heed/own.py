@@ -12,7 +12,7 @@ import numpy as np
 from . import _library as lib
 from .layers import Context
 from .ops import no_grad
-from .tensor import Array, Like, Tensor, _lend, _lent, _release, _t
+from .tensor import Array, Like, Tensor, _handed_over, _lend, _lent, _release, _t
 
 
 class Function:
@@ -65,11 +65,10 @@ def _run_backward(key: Any, gradient: Any, out: Any, count: int) -> None:
         raise ValueError(f"{cls.__name__}.backward returned {len(gradients)} gradients for {count} inputs")
     for i, (one, (dtype, device)) in enumerate(zip(gradients, inputs)):
         if one is not None and dtype != "i32":
-            made = one if isinstance(one, Tensor) else Tensor(np.asarray(one), dtype, device)
-            out[i] = made._handed_over()
+            out[i] = _handed_over(one if isinstance(one, Tensor) else Tensor(np.asarray(one), dtype, device))
 
 
-_backward = lib.callback(lib.BACKWARD, _run_backward)
+_backward = lib.callback("heed_backward_function", _run_backward)
 
 
 class AttentionCall:
@@ -156,16 +155,14 @@ def register_attention(
     def initial(_context: Any, config: bytes, out: Any, _count: int) -> None:
         for i, made in enumerate((parameters or {}).values()):
             value = made(_config(config)) if callable(made) else made
-            out[i] = Tensor(value, "f32", "cpu")._handed_over()
+            out[i] = _handed_over(Tensor(value, "f32", "cpu"))
 
     def run(_context: Any, config: bytes, inputs: Any, count: int, context: Any, out: Any) -> None:
         tensors = [None if inputs[i] is None else Tensor._of(inputs[i], owned=False) for i in range(count)]
-        found = forward(AttentionCall(_config(config), names, tensors, Context._lent(context)))
-        if not isinstance(found, Tensor):
-            raise TypeError(f"{name} must return a heed.Tensor, not {type(found).__name__}")
-        out[0] = found._handed_over()
+        call = AttentionCall(_config(config), names, tensors, Context._lent(context))
+        out[0] = _handed_over(forward(call), name)
 
-    functions = lib.callback(lib.INITIAL, initial), lib.callback(lib.ATTENTION, run)
+    functions = lib.callback("heed_initial_function", initial), lib.callback("heed_attention_function", run)
     _mechanisms.append(functions)
     lib.call("heed_register_attention", lib.encoded(name), lib.settings_json(declared), *functions, None)
 

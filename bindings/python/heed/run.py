@@ -244,7 +244,8 @@ class Table:
     """Examples in the form that the library takes. ``dropped`` counts the incomplete rows."""
 
     def __init__(
-        self, task: str, part: str, columns: List[Dict[str, Any]], given: Sequence[Any], missing: str = "error"
+        self, task: str, part: str, columns: List[Dict[str, Any]], given: Sequence[Any],
+        missing: str = "error",
     ) -> None:
         names = [one["name"] for one in columns]
         if len(given) > len(columns) or len(given) < sum(not one["optional"] for one in columns):
@@ -263,12 +264,13 @@ class Table:
         self.has_lists = any(_is_list(value) for value in labels)
         self.label_type = _label_type(labels, "label")
         self._kept = (ctypes.c_char_p * len(flat))(*flat)
-        self.struct = lib.ExamplesStruct(part.encode(), len(cells), len(cells[0]),
+        self.struct = lib.TYPES["heed_examples"](part.encode(), len(cells), len(cells[0]),
                                          ctypes.cast(self._kept, ctypes.POINTER(ctypes.c_char_p)))
 
 
 def table_of(
-    task: Dict[str, Any], part: str, value: Any, names_of: Optional[Dict[str, str]] = None, missing: str = "error"
+    task: Dict[str, Any], part: str, value: Any, names_of: Optional[Dict[str, str]] = None,
+    missing: str = "error",
 ) -> Table:
     """Converts columns, or a mapping of column names to columns, to a table of the task.
 
@@ -325,7 +327,8 @@ class Model(Module):
         self._run = run
 
     def __call__(
-        self, texts: Sequence[str], context: Optional[Context] = None, *, targets: Optional[Sequence[str]] = None
+        self, texts: Sequence[str], context: Optional[Context] = None, *,
+        targets: Optional[Sequence[str]] = None,
     ) -> Tensor:
         """Returns the model's outputs for texts, before normalisation, with gradients.
 
@@ -354,13 +357,8 @@ class Run(_Handle):
 
     @classmethod
     def open(
-        cls,
-        folder: Path,
-        *,
-        device: Optional[str] = None,
-        weights: Optional[str] = None,
-        config: Optional[str] = None,
-        settings: Union[None, Mapping[str, Any], Sequence[str]] = None,
+        cls, folder: Path, *, device: Optional[str] = None, weights: Optional[str] = None,
+        config: Optional[str] = None, settings: Union[None, Mapping[str, Any], Sequence[str]] = None,
         verify: bool = True,
     ) -> "Run":
         """Opens a run from its folder, from a file of save(), or from a published model (see from_pretrained()).
@@ -438,6 +436,11 @@ class Run(_Handle):
         classes = f", {len(found['classes'])} classes" if found["classes"] else ""
         return f"<heed.Run of {found['task']}{mechanism}, {count:,} parameters{classes}, in {self.folder!r}>"
 
+    def _called(self, function: str, *arguments: Any) -> Any:
+        """Calls a long function of the library, and returns the JSON that it gives."""
+        with lib.interruptible():
+            return lib.result_json(f"heed_run_{function}", self, *arguments)
+
     def _describe(self) -> Dict[str, Any]:
         """Returns the run's description; issues its remarks as warnings."""
         found = lib.result_json("heed_run_describe", self)
@@ -501,7 +504,7 @@ class Run(_Handle):
         def write() -> None:
             try:
                 with lib.interruptible():
-                    lib.result_json("heed_run_stream_bytes", self, line, lib.ON_BYTES(take), None)
+                    lib.result_json("heed_run_stream_bytes", self, line, lib.TYPES["heed_on_bytes"](take), None)
                 found.put(None)
             except BaseException as error:  # noqa: B902 - raised again below
                 found.put(error)
@@ -521,7 +524,8 @@ class Run(_Handle):
 
     def generate(
         self, prompt: str, *, max_tokens: Optional[int] = None, temperature: Optional[float] = None,
-        top_k: Optional[int] = None, top_p: Optional[float] = None, samples: int = 1, seed: Optional[int] = None,
+        top_k: Optional[int] = None, top_p: Optional[float] = None, samples: int = 1,
+        seed: Optional[int] = None,
     ) -> Predictions:
         """Returns ``samples`` texts that continue a prompt or, for tasks such as translate, answer it.
 
@@ -533,9 +537,7 @@ class Run(_Handle):
         line = lib.encoded(prompt, "prompt")
         given = lib.settings_json(dict(max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p,
                                        samples=samples, seed=seed))
-        with lib.interruptible():
-            found = lib.result_json("heed_run_generate", self, line, given)
-        return Predictions([_prediction(one) for one in found], [])
+        return Predictions([_prediction(one) for one in self._called("generate", line, given)], [])
 
     def attention(self, text: str) -> "AttentionWeights":
         """Returns the attention weights of each layer for a text, with the tokens.
@@ -565,9 +567,7 @@ class Run(_Handle):
     def capture(self, texts: Sequence[str], path: Path, overwrite: bool = False) -> List[Prediction]:
         """Returns predict() of the texts and writes attention data to a file: maps for .html, otherwise safetensors."""
         lines, file = _lines(texts), lib.encoded(lib.path_of(path))
-        with lib.interruptible():
-            found = lib.result_json("heed_run_capture", self, lines, len(lines), file, int(overwrite))
-        return [_prediction(one) for one in found]
+        return [_prediction(one) for one in self._called("capture", lines, len(lines), file, int(overwrite))]
 
     def report(self) -> Page:
         """Returns the report of the run: curves, settings, mistakes, attention maps."""
@@ -586,11 +586,10 @@ class Run(_Handle):
 
     def measure(self, part: str = "valid") -> Dict[str, Any]:
         """Returns the task's metrics on the "valid", "test" or "train" part of the run's data."""
-        with lib.interruptible():
-            return lib.result_json("heed_run_measure", self, lib.encoded(part, "part"))
+        return self._called("measure", lib.encoded(part, "part"))
 
     def evaluate(
-        self, *examples: Any, part: str = "valid", missing: str = "error", **columns: str
+        self, *examples: Any, part: str = "valid", missing: str = "error", **columns: str,
     ) -> Dict[str, Any]:
         """Returns the task's metrics on examples or files, given as in train(); by default on ``part`` of the run's
         data.
@@ -599,23 +598,19 @@ class Run(_Handle):
             raise TypeError("missing and names of columns are of examples in memory: a file is read as the run's settings say")
         if not examples:
             return self.measure(part)
-        with lib.interruptible():
-            if all(is_path(one) for one in examples):
-                files = lib.texts_of([lib.encoded(lib.path_of(one)) for one in examples])
-                return lib.result_json("heed_run_measure_files", self, files, len(files))
-            kind = next(one for one in lib.listing("tasks") if one["name"] == self.task)
-            names_of = column_names(kind, columns)
-            if columns:
-                raise TypeError(f"{self.task} has no column {next(iter(columns))!r}")
-            value = examples[0] if len(examples) == 1 else examples
-            table = table_of(kind, "train", value, names_of, missing)
-            return lib.result_json("heed_run_measure_examples", self, ctypes.byref(table.struct))
+        if all(is_path(one) for one in examples):
+            files = lib.texts_of([lib.encoded(lib.path_of(one)) for one in examples])
+            return self._called("measure_files", files, len(files))
+        kind = next(one for one in lib.listing("tasks") if one["name"] == self.task)
+        names_of = column_names(kind, columns)
+        if columns:
+            raise TypeError(f"{self.task} has no column {next(iter(columns))!r}")
+        table = table_of(kind, "train", examples[0] if len(examples) == 1 else examples, names_of, missing)
+        return self._called("measure_examples", ctypes.byref(table.struct))
 
 
 def from_pretrained(
-    folder: Path,
-    *,
-    device: Optional[str] = None,
+    folder: Path, *, device: Optional[str] = None,
     settings: Union[None, Mapping[str, Any], Sequence[str]] = None,
 ) -> Run:
     """Opens a published model in Hugging Face layout as a run.

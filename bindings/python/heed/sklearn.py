@@ -76,29 +76,15 @@ class _Estimator(_OfTexts):
     _task = ""
 
     def __init__(
-        self,
-        attention: Optional[str] = None,
-        *,
-        steps: Optional[int] = None,
-        random_state: Any = None,
-        validation_fraction: Optional[float] = None,
-        early_stopping: bool = False,
-        n_iter_no_change: int = 5,
-        verbose: Union[bool, int] = 0,
-        settings: Optional[Mapping[str, Any]] = None,
-        on_progress: Optional[Callable[[Dict[str, Any]], Any]] = None,
-        out: Optional[str] = None,
+        self, attention: Optional[str] = None, *, steps: Optional[int] = None, random_state: Any = None,
+        validation_fraction: Optional[float] = None, early_stopping: bool = False, n_iter_no_change: int = 5,
+        verbose: Union[bool, int] = 0, settings: Optional[Mapping[str, Any]] = None,
+        on_progress: Optional[Callable[[Dict[str, Any]], Any]] = None, out: Optional[str] = None,
     ) -> None:
-        self.attention = attention
-        self.steps = steps
-        self.random_state = random_state
-        self.validation_fraction = validation_fraction
-        self.early_stopping = early_stopping
-        self.n_iter_no_change = n_iter_no_change
-        self.verbose = verbose
-        self.settings = settings
-        self.on_progress = on_progress
-        self.out = out
+        self._keep(locals())
+
+    def _keep(self, parameters: Mapping[str, Any]) -> None:
+        vars(self).update({name: value for name, value in parameters.items() if name != "self"})
 
     def _train(self, X: Any, labels: list, sample_weight: Any, more: Mapping[str, Any]) -> Run:
         """Trains with the settings of the parameters and ``more``."""
@@ -175,26 +161,13 @@ class Classifier(ClassifierMixin, _Estimator):
     _task = "classify"
 
     def __init__(
-        self,
-        attention: Optional[str] = None,
-        *,
-        steps: Optional[int] = None,
-        random_state: Any = None,
+        self, attention: Optional[str] = None, *, steps: Optional[int] = None, random_state: Any = None,
         class_weight: Union[None, str, Mapping[Any, float]] = None,
-        validation_fraction: Optional[float] = None,
-        early_stopping: bool = False,
-        n_iter_no_change: int = 5,
-        verbose: Union[bool, int] = 0,
-        settings: Optional[Mapping[str, Any]] = None,
-        on_progress: Optional[Callable[[Dict[str, Any]], Any]] = None,
-        out: Optional[str] = None,
+        validation_fraction: Optional[float] = None, early_stopping: bool = False, n_iter_no_change: int = 5,
+        verbose: Union[bool, int] = 0, settings: Optional[Mapping[str, Any]] = None,
+        on_progress: Optional[Callable[[Dict[str, Any]], Any]] = None, out: Optional[str] = None,
     ) -> None:
-        super().__init__(
-            attention, steps=steps, random_state=random_state, validation_fraction=validation_fraction,
-            early_stopping=early_stopping, n_iter_no_change=n_iter_no_change, verbose=verbose, settings=settings,
-            on_progress=on_progress, out=out,
-        )
-        self.class_weight = class_weight
+        self._keep(locals())
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "Classifier":
         """Trains on texts and a class for each, or an indicator matrix of labels (``MultiLabelBinarizer``).

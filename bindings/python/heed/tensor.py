@@ -5,8 +5,11 @@ from __future__ import annotations
 import builtins
 import contextlib
 import ctypes
+import functools
 import itertools
+import json
 import operator
+import re
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 import numpy as np
@@ -23,7 +26,8 @@ Array = np.ndarray[Any, Any]
 Like = Union["Tensor", Array, Number, Sequence[Any]]
 Axis = Union[None, int, Sequence[int]]
 Pair = Tuple["Tensor", "Tensor"]
-_REDUCES = lib.listing("ops")["reduce"]
+OPS = lib.listing("ops")
+_Extents = ctypes.c_int64 * lib.NUMBERS["HEED_MAX_RANK"]
 
 
 def _as_array(data: Any, dtype: Optional[str]) -> Array:
@@ -52,16 +56,28 @@ def _as_array(data: Any, dtype: Optional[str]) -> Array:
 
 def _op(name: str, inputs: Sequence[Optional[Like]], room: int = 1, **settings: Any) -> List["Tensor"]:
     """Applies the library's op of this name; it returns at most `room` tensors."""
-    outputs, made = (ctypes.c_void_p * room)(), ctypes.c_size_t()
+    try:
+        given = _settings_of_op(name, **settings) if settings else None
+    except TypeError:  # of what cannot be hashed, or is wrong
+        given = _settings_of_op.__wrapped__(name, **settings)
+    outputs, tensors = (ctypes.c_void_p * room)(), _together(*inputs)
+    lib.call("heed_op", name.encode(), lib.handles_of(tensors), len(tensors), given, outputs, room, None)
+    return [Tensor._of(handle) for handle in outputs if handle]
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _settings_of_op(name: str, **settings: Any) -> Optional[bytes]:
+    """Encodes the settings that do not have their default."""
     if "value" in settings:  # fills elements, so that it may be a number that JSON does not have
         try:
             settings["value"] = lib.number_of(settings["value"], f"{name}: value")
         except lib.SettingsError:
             settings["value"] = str(float(settings["value"]))
-    tensors = _together(*inputs)
-    given = lib.encoded(name), lib.handles_of(tensors), len(tensors), lib.settings_json(settings)
-    lib.call("heed_op", *given, outputs, room, ctypes.byref(made))
-    return [Tensor._of(outputs[i]) for i in range(made.value)]
+    for setting, default in re.findall(r"(\w+)=([^,]+?)(?=,| ->|$)", OPS["named"].get(name, "")):
+        value = json.loads(default)
+        if type(settings.get(setting)) is type(value) and settings[setting] == value:
+            del settings[setting]
+    return lib.settings_json(settings)
 
 
 def _apply(name: str, op: bytes, a: "Tensor", b: "Tensor") -> "Tensor":
@@ -86,7 +102,7 @@ def _comparison(op: str) -> Callable[["Tensor", Like], "Tensor"]:
 
 def _reduction(op: str, what: str) -> Callable[..., "Tensor"]:
     def reduce(self: "Tensor", axis: Axis = None, keepdims: bool = False) -> "Tensor":
-        if op in _REDUCES and (axis is None and not keepdims or isinstance(axis, (int, np.integer))):
+        if op in OPS["reduce"] and (axis is None and not keepdims or isinstance(axis, (int, np.integer))):
             over = lib.ALL_AXES if axis is None else axis
             return Tensor._result("heed_reduce", op.encode(), self, over, int(keepdims))
         return _op(op, [self], axes=_axes(axis), keep_axes=keepdims)[0]
@@ -96,11 +112,18 @@ def _reduction(op: str, what: str) -> Callable[..., "Tensor"]:
     return reduce
 
 
-def _integers(numbers: Sequence[int]) -> List[int]:
-    return [operator.index(one) for one in numbers]
+def _integer(number: int, what: str) -> int:
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise TypeError(f"{what}: expected an integer, not {lib.shown(number)}") from None
 
 
-def _axes(axis: Axis) -> Optional[List[int]]:
+def _integers(numbers: Sequence[int]) -> Tuple[int, ...]:
+    return tuple(operator.index(number) for number in numbers)
+
+
+def _axes(axis: Axis) -> Optional[Tuple[int, ...]]:
     """Converts axes to the library's form; None means all."""
     return None if axis is None else _integers([axis] if isinstance(axis, (int, np.integer)) else axis)
 
@@ -128,6 +151,13 @@ def _together(*inputs: Optional[Like]) -> List[Optional["Tensor"]]:
         return Tensor(one, dtype if is_floating else None, device)
 
     return [made(one) for one in inputs]
+
+
+def _handed_over(found: Any, function: str = "the function") -> Any:
+    """Returns a new handle of a tensor, which the library frees."""
+    if not isinstance(found, Tensor):
+        raise TypeError(f"{function} must return a heed.Tensor, not {type(found).__name__}")
+    return lib.result("heed_permute", found, found.ndim, lib.longs(range(found.ndim)))
 
 
 def _alike(a: Like, b: Like) -> Pair:
@@ -180,10 +210,6 @@ class Tensor:
         """Wraps the tensor that a library function returns."""
         return cls._of(lib.result(name, *arguments))
 
-    def _handed_over(self) -> Any:
-        """Returns a new handle, which the library frees."""
-        return lib.result("heed_permute", self, self.ndim, lib.longs(range(self.ndim)))
-
     @property
     def _as_parameter_(self) -> Optional[int]:  # what ctypes passes
         return self._handle
@@ -199,8 +225,7 @@ class Tensor:
     # --- what it is
 
     def _layout(self) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
-        shape, strides = (ctypes.c_int64 * lib.MAX_RANK)(), (ctypes.c_int64 * lib.MAX_RANK)()
-        rank = ctypes.c_int32()
+        shape, strides, rank = _Extents(), _Extents(), ctypes.c_int32()
         lib.call("heed_tensor_shape", self, ctypes.byref(rank), shape, strides)
         return tuple(shape[: rank.value]), tuple(strides[: rank.value])
 

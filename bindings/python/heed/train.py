@@ -89,29 +89,14 @@ def settings(task: str, *, own_data: bool = True) -> Settings:
 
 
 def train(
-    task: str,
-    *examples: Any,
-    valid: Any = None,
-    test: Any = None,
-    attention: Optional[str] = None,
-    decoder_attention: Optional[str] = None,
-    cross_attention: Optional[str] = None,
-    preset: Optional[str] = None,
-    steps: Optional[int] = None,
-    epochs: Optional[int] = None,
-    seed: Optional[int] = None,
-    device: Optional[str] = None,
-    learning_rate: Optional[float] = None,
-    batch_tokens: Optional[int] = None,
-    precision: Optional[str] = None,
-    settings: Optional[Mapping[str, Any]] = None,
-    config: Optional[Path] = None,
-    missing: str = "error",
-    out: Optional[Path] = None,
-    resume: bool = False,
-    verify: bool = True,
-    on_progress: Optional[Callable[[Record], Any]] = None,
-    **tables: Any,
+    task: str, *examples: Any, valid: Any = None, test: Any = None, attention: Optional[str] = None,
+    decoder_attention: Optional[str] = None, cross_attention: Optional[str] = None,
+    preset: Optional[str] = None, steps: Optional[int] = None, epochs: Optional[int] = None,
+    seed: Optional[int] = None, device: Optional[str] = None, learning_rate: Optional[float] = None,
+    batch_tokens: Optional[int] = None, precision: Optional[str] = None,
+    settings: Optional[Mapping[str, Any]] = None, config: Optional[Path] = None, missing: str = "error",
+    out: Optional[Path] = None, resume: bool = False, verify: bool = True,
+    on_progress: Optional[Callable[[Record], Any]] = None, **tables: Any,
 ) -> Run:
     """Trains a task and returns the run with its best weights.
 
@@ -154,23 +139,11 @@ def train(
 
 
 def cross_validate(
-    task: str,
-    *examples: Any,
-    folds: int = 5,
-    valid: Any = None,
-    attention: Optional[str] = None,
-    preset: Optional[str] = None,
-    steps: Optional[int] = None,
-    seed: Optional[int] = None,
-    device: Optional[str] = None,
-    settings: Optional[Mapping[str, Any]] = None,
-    config: Optional[Path] = None,
-    missing: str = "error",
-    out: Optional[Path] = None,
-    resume: bool = False,
-    verify: bool = True,
-    on_progress: Optional[Callable[[Record], Any]] = None,
-    **columns: str,
+    task: str, *examples: Any, folds: int = 5, valid: Any = None, attention: Optional[str] = None,
+    preset: Optional[str] = None, steps: Optional[int] = None, seed: Optional[int] = None,
+    device: Optional[str] = None, settings: Optional[Mapping[str, Any]] = None, config: Optional[Path] = None,
+    missing: str = "error", out: Optional[Path] = None, resume: bool = False, verify: bool = True,
+    on_progress: Optional[Callable[[Record], Any]] = None, **columns: str,
 ) -> Dict[str, Any]:
     """Trains a task ``folds`` times, each time testing on another part of the examples.
 
@@ -235,24 +208,11 @@ class Comparison:
 
 
 def compare(
-    task: str,
-    *examples: Any,
-    out: Path,
-    attention: Any = None,
-    grid: Optional[Mapping[str, Any]] = None,
-    seeds: Iterable[int] = (1,),
-    random: Optional[int] = None,
-    halving: bool = False,
-    valid: Any = None,
-    test: Any = None,
-    preset: Optional[str] = None,
-    steps: Optional[int] = None,
-    device: Optional[str] = None,
-    settings: Optional[Mapping[str, Any]] = None,
-    config: Optional[Path] = None,
-    missing: str = "error",
-    on_progress: Optional[Callable[[Record], Any]] = None,
-    **tables: Any,
+    task: str, *examples: Any, out: Path, attention: Any = None, grid: Optional[Mapping[str, Any]] = None,
+    seeds: Iterable[int] = (1,), random: Optional[int] = None, halving: bool = False, valid: Any = None,
+    test: Any = None, preset: Optional[str] = None, steps: Optional[int] = None, device: Optional[str] = None,
+    settings: Optional[Mapping[str, Any]] = None, config: Optional[Path] = None, missing: str = "error",
+    on_progress: Optional[Callable[[Record], Any]] = None, **tables: Any,
 ) -> Comparison:
     """Trains a task with every combination of attention, ``grid`` values and seeds, and compares the results.
 
@@ -343,10 +303,7 @@ def _given(
 
 
 def resume(
-    folder: Path,
-    *,
-    settings: Optional[Mapping[str, Any]] = None,
-    verify: bool = True,
+    folder: Path, *, settings: Optional[Mapping[str, Any]] = None, verify: bool = True,
     on_progress: Optional[Callable[[Record], Any]] = None,
 ) -> Run:
     """Continues a run from its last checkpoint, with bit-identical results.
@@ -357,7 +314,7 @@ def resume(
 
 
 def _part(
-    kind: Optional[Dict[str, Any]], task: str, part: str, value: Any, names_of: Dict[str, str], missing: str
+    kind: Optional[Dict[str, Any]], task: str, part: str, value: Any, names_of: Dict[str, str], missing: str,
 ) -> "Table":
     if kind is None:  # the library names the nearest
         lib.result_text("heed_task_settings", lib.encoded(task, "task"), 1)
@@ -389,15 +346,15 @@ def _train(
 
 
 def _called(
-    call: Callable[..., Any], function: str, task: Optional[str], given: Dict[str, Any], parts: List["Table"], folder: str,
-    on_progress: Optional[Callable[[Record], Any]],
+    call: Callable[..., Any], function: str, task: Optional[str], given: Dict[str, Any], parts: List["Table"],
+    folder: str, on_progress: Optional[Callable[[Record], Any]],
 ) -> Any:
     """What a function of the library that trains gives; an exception of ``on_progress`` is raised again."""
-    progress = lib.PROGRESS()
+    progress = lib.TYPES["heed_progress"]()
     if on_progress:
         told = on_progress
-        progress = lib.callback(lib.PROGRESS, lambda _context, record: told(json.loads(record)))
-    structs = (lib.ExamplesStruct * len(parts))(*[part.struct for part in parts])
+        progress = lib.callback("heed_progress", lambda _context, record: told(json.loads(record)))
+    structs = (lib.TYPES["heed_examples"] * len(parts))(*[part.struct for part in parts])
     name = None if task is None else lib.encoded(task, "task")
     with lib.interruptible():
         return call(function, name, lib.settings_json(given), structs, len(parts), lib.encoded(folder), progress, None)
