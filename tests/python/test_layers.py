@@ -5,7 +5,7 @@ import unittest
 import numpy as np
 
 import heed
-from support import Case, Folder, draw64 as draw, rng
+from support import Case, Folder, draw64 as draw
 
 BATCH, LENGTH, WIDTH, HEADS = 2, 7, 8, 2
 
@@ -51,35 +51,7 @@ class Outputs(Case):
         biased = lambda b: heed.dot_product_attention(*map(heed.Tensor, (q, k, v)), bias=b, causal=True)
         self.assertTrue(heed.gradcheck(biased, [bias], tolerance=1e-5))
 
-    def test_every_mechanism(self):
-        """Each can be made, and the same seed gives the same bits; tests/vectors hold what they compute."""
-        x = draw(BATCH, LENGTH, WIDTH)
-        for name, can in heed.attentions().items():
-            with self.subTest(name):
-                one, again = (layer(name, **({} if can["any_length"] else {"max_length": LENGTH})) for _ in range(2))
-                self.assertEqual(one(x).shape, x.shape)
-                np.testing.assert_array_equal(one(x).numpy(), again(x).numpy())
-
-
 class Training(Folder):
-    def test_a_small_model_in_a_loop(self):
-        attention = heed.attention("fastformer", 8, heads=2, dropout=0.1, seed=1)
-        output = heed.parameter(np.zeros((2, 8), np.float32))
-        bias = heed.parameter(np.zeros(2, np.float32))
-        adam = heed.Optimizer("adamw", [attention, output, {"bias": bias}], 1e-2, clip_norm=1.0)
-        losses = []
-        for step in range(1, 201):
-            x = rng.normal(size=(32, 6, 8)).astype(np.float32)
-            labels = np.arange(32) % 2
-            x[labels == 1, 0] += 4
-            logits = heed.linear(attention(x, context=heed.Context(seed=1, step=step)).mean(1), output, bias)
-            loss = heed.cross_entropy(logits, labels).mean()
-            loss.backward()
-            adam.step()
-            adam.zero_grad()
-            losses.append(loss.item())
-        self.assertLess(np.mean(losses[-10:]), 0.2 * losses[0])
-
     def test_auxiliary_loss_and_dropout_of_a_pass(self):
         module = heed.attention("clusterformer", WIDTH, HEADS, clusters=2, dropout=0.5)
         x = draw(BATCH, LENGTH, WIDTH).astype(np.float32)
@@ -96,20 +68,11 @@ class Training(Folder):
         self.assertIsNone(heed.Context().auxiliary_loss)
 
     def test_optimizers(self):
-        for name in heed.listing("optimizers"):
-            with self.subTest(name):
-                w = heed.parameter(np.array([3.0, -2.0], np.float32))
-                optimizer = heed.Optimizer(name, w, 0.1)
-                for _ in range(200):
-                    heed.square(w).sum().backward()
-                    optimizer.step()
-                    optimizer.zero_grad()
-                self.assertLess(np.abs(w.numpy()).max(), 0.1)
         w = heed.parameter(np.ones(1, np.float32))
         heed.square(w).sum().backward()
         heed.Optimizer("sgd", w).step(learning_rate=0.25)
         self.assertEqual(w.item(), 0.5)
-        self.refuses(  # and what c_api.c has
+        self.refuses(
             (heed.SettingsError, "momentum", lambda: heed.Optimizer("sgd", w, momentum=0.9)),
             (heed.Error, "given twice", lambda: heed.Optimizer("sgd", [w, w])),
             (TypeError, "not a string", lambda: heed.Optimizer("sgd", ["weights"])),
@@ -135,17 +98,6 @@ class Training(Folder):
             (heed.SettingsError, "match_rms_adamw", lambda: heed.Optimizer("muon", w, adjust_rate="none")),
             (heed.SettingsError, "momentum", lambda: heed.Optimizer("muon", w, momentum=1.5)),
         )
-
-    def test_save_and_load(self):
-        a = heed.attention("dot_product", WIDTH, seed=1)
-        b = heed.attention("dot_product", WIDTH, seed=2)
-        path = self.path("layer.safetensors")
-        a.save(path)
-        b.load(path)
-        with self.assertRaisesRegex(heed.Error, "key.weight|shape"):
-            heed.attention("dot_product", 2 * WIDTH).load(path)
-        for name, tensor in a.parameters().items():
-            np.testing.assert_array_equal(tensor.numpy(), b.parameters()[name].numpy())
 
     def test_settings_are_checked(self):
         self.refuses(

@@ -152,20 +152,6 @@ class Published(Case):
         write_llama(self.folder, layer_types=["full_attention"] * 2, is_causal=True)
         heed.from_pretrained(self.folder)
 
-    def test_training_starts_from_a_folder(self):
-        write_llama(self.folder)
-        out, messages = self.folder / "run", []
-        text = self.folder / "text.txt"
-        text.write_text("the cat sees a tree the cats see the cat " * 20)
-        settings = {"training.from": str(self.folder), "model.max_length": 8, "device": "cpu", "evaluation.sentences": 0}
-        run = heed.train("language_model", str(text), steps=3, batch_tokens=64, settings=settings, out=out,
-                         on_progress=lambda one: messages.append(one.get("message")))
-        self.assertEqual(run.settings["model"]["decoder_attention"], {"name": "dot_product", "kv_heads": 1})
-        self.assertTrue(any("from the language_model run" in str(one) for one in messages), messages)
-        for name in ("config.json", "model.safetensors", "tokenizer.json"):
-            (self.folder / name).unlink()
-        self.assertTrue(heed.resume(out, settings={"training.steps": 5}).generate("the cat", max_tokens=3))
-
     def test_a_folder_that_changes_is_read_anew(self):
         write_llama(self.folder)
         one = heed.from_pretrained(self.folder).model(["the cat"]).numpy()

