@@ -241,8 +241,8 @@ def _end() -> None:
         while _under_way:
             if not _changed.wait(5) and _in_functions:
                 return
-    for one in list(closed_at_end):
-        one.close()
+    for closable in list(closed_at_end):
+        closable.close()
 
 
 def ending() -> bool:
@@ -262,8 +262,8 @@ def temporary_folder() -> "tempfile.TemporaryDirectory[str]":
 
 def _in_child() -> None:
     """Resets the locks after a fork, where other threads do not exist, and leaves folders to the parent."""
-    for one in list(_temporary):
-        one._finalizer.detach()
+    for folder in list(_temporary):
+        folder._finalizer.detach()
     global _lock, _changed
     _lock = threading.RLock()
     _changed = threading.Condition(_lock)
@@ -390,8 +390,8 @@ def interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
         if raised:
             raise raised[0]
-        for one in seen:
-            handler(*one)
+        for arguments in seen:
+            handler(*arguments)
 
 
 def result(name: str, *arguments: Any, kind: Any = ctypes.c_void_p) -> Any:
@@ -451,9 +451,9 @@ def setting_of(value: Any, name: str) -> Any:
     if isinstance(value, os.PathLike):
         return path_of(value, name)
     if isinstance(value, Mapping):
-        return {str(key): setting_of(one, f"{name}.{key}") for key, one in value.items()}
+        return {str(key): setting_of(member, f"{name}.{key}") for key, member in value.items()}
     if isinstance(value, (list, tuple)):
-        return [setting_of(one, f"{name}[{i}]") for i, one in enumerate(value)]
+        return [setting_of(element, f"{name}[{i}]") for i, element in enumerate(value)]
     if isinstance(value, float) and not math.isfinite(value):
         raise SettingsError(f"{name} is {value}; expected a finite number")
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -476,7 +476,7 @@ def longs(values: Any) -> Any:
 
 def handles_of(objects: Any) -> Any:
     """Returns the handles of objects as a C array; None becomes NULL."""
-    return (ctypes.c_void_p * len(objects))(*[None if one is None else one._handle for one in objects])
+    return (ctypes.c_void_p * len(objects))(*[None if x is None else x._handle for x in objects])
 
 
 def texts_of(texts: Sequence[bytes]) -> Any:
