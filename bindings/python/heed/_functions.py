@@ -47,11 +47,10 @@ def tile(x: Like, counts: Sequence[int]) -> Tensor:
 
 def stack(parts: Sequence[Like], axis: int = 0) -> Tensor:
     """Joins tensors of one shape along a new axis."""
-    tensors = [_t(part) for part in _together(*parts)]
+    tensors = [part.unsqueeze(axis) for part in _together(*parts) if part is not None]
     if not tensors:
         raise ValueError("nothing to stack")
-    parts = [part.unsqueeze(axis) for part in tensors]
-    return _op("concat", parts, axis=axis % parts[0].ndim)[0]
+    return _op("concat", tensors, axis=axis % tensors[0].ndim)[0]
 
 
 # --- reductions: `axis` is one, several, or None for all

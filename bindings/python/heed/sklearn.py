@@ -84,7 +84,7 @@ class _Estimator(_OfTexts):
         self._keep(locals())
 
     def _keep(self, parameters: Mapping[str, Any]) -> None:
-        vars(self).update({name: value for name, value in parameters.items() if name != "self"})
+        self.__dict__.update({name: value for name, value in parameters.items() if name != "self"})
 
     def _train(self, X: Any, labels: list, sample_weight: Any, more: Mapping[str, Any]) -> Run:
         """Trains with the settings of the parameters and ``more``."""
