@@ -23,6 +23,7 @@ using Tensors = std::vector<Tensor>;
 using Function = std::function<Tensor(std::span<const Tensor>)>;
 
 heed::Device device;
+bool on_gpu = false;  // one in hardware, which large sizes and halves suit
 
 struct Subject {
   std::string name;
@@ -102,7 +103,6 @@ void add_attention(const std::string& name, const heed::Shape& shape, const heed
 }
 
 void add_kernels() {
-  const bool on_gpu = device.type == heed::DeviceType::vulkan;
   const std::int64_t rows = on_gpu ? 65'536 : 4096, width = 1024, tokens = on_gpu ? 8192 : 2048, heads = 12;
   heed::AttentionOptions causal;
   causal.causal = true;
@@ -179,6 +179,7 @@ void choose_device(int& argc, char** argv) {
   if (device.type != heed::DeviceType::vulkan) return;
   for (const heed::DeviceInfo& info : heed::vulkan_devices().devices) {
     if (info.device != device) continue;
+    on_gpu = info.kind != "software";
     benchmark::AddCustomContext("device_name", info.name);
     for (const auto& [fact, value] : info.facts) benchmark::AddCustomContext(fact, value);
   }

@@ -114,16 +114,14 @@ heed_status heed_tensor_random(const char* distribution, double a, double b, uin
                                uint32_t stream, heed_dtype dtype, int32_t rank, const int64_t* shape,
                                const char* device, heed_tensor** out);
 void heed_tensor_free(heed_tensor* tensor);
-/// Rank, extents and strides (in elements). `shape` and `strides` have room for HEED_MAX_RANK
-/// numbers, or are NULL.
+/// Rank, extents and strides (in elements); `shape` and `strides`: HEED_MAX_RANK numbers, or NULL.
 heed_status heed_tensor_shape(const heed_tensor* tensor, int32_t* rank, int64_t* shape, int64_t* strides);
 heed_status heed_tensor_dtype(const heed_tensor* tensor, heed_dtype* out);
 /// "cpu" or "vulkan:N".
 heed_status heed_tensor_device(const heed_tensor* tensor, char** out);
 /// The address of the first element; the strides give the others. Valid while any tensor shares the
 /// memory. An error on devices whose memory the host cannot access. Do not write values that a
-/// later backward pass still needs, nor weights in 8 bits or bf16 (the settings int8_weights and
-/// bf16_weights).
+/// later backward pass still needs, nor weights in 8 bits or bf16 (int8_weights, bf16_weights).
 heed_status heed_tensor_data(const heed_tensor* tensor, void** out);
 /// Copies the elements to the host in row-major order (f16 and bf16 as f32). `bytes`: the size of
 /// `destination`, which must equal that of the elements.
@@ -133,22 +131,19 @@ heed_status heed_tensor_read(const heed_tensor* tensor, void* destination, size_
 heed_status heed_tensor_assign(heed_tensor* tensor, const void* source, size_t bytes);
 /// The only element, of any dtype; an error if there are more.
 heed_status heed_tensor_item(const heed_tensor* tensor, double* out);
-/// Copies to another device (named as above), with a gradient; returns x itself if it is already
-/// there.
+/// Copies to another device (named as above), with a gradient; returns x itself if it is there.
 heed_status heed_tensor_to_device(const heed_tensor* tensor, const char* device, heed_tensor** out);
 
 // --- gradients
 
-/// A tracked leaf that shares the elements: heed_backward() accumulates its gradient. Floating
-/// types only.
+/// A tracked leaf, of a floating type, on the same elements: heed_backward() adds to its gradient.
 heed_status heed_tensor_parameter(const heed_tensor* tensor, heed_tensor** out);
 /// Returns the elements as an untracked tensor.
 heed_status heed_tensor_detach(const heed_tensor* tensor, heed_tensor** out);
 /// 1 if the tensor is a leaf or was computed from one.
 heed_status heed_tensor_is_tracked(const heed_tensor* tensor, int32_t* out);
 /// Adds d(output)/d(leaf) to the gradient of every leaf that `output` depends on. `gradient`:
-/// d(loss)/d(output), of the same shape, or NULL if `output` has one element. A graph can be walked
-/// once.
+/// d(loss)/d(output), of the same shape, or NULL for one element. A graph can be walked once.
 heed_status heed_backward(const heed_tensor* output, const heed_tensor* gradient);
 /// The accumulated gradient of a leaf; NULL if there is none.
 heed_status heed_tensor_gradient(const heed_tensor* leaf, heed_tensor** out);
@@ -158,13 +153,11 @@ heed_status heed_tensor_zero_gradient(const heed_tensor* leaf);
 /// leaf is such a map. Among the parameters of heed's layers, those of linear maps are, except for
 /// the maps to classes at a model's end.
 heed_status heed_tensor_set_hidden_map(const heed_tensor* leaf, int32_t is_map);
-/// Turns recording on (1, the default) or off for this thread. `before`: the previous value, or
-/// NULL.
+/// Turns recording on (1, the default) or off in this thread. `before`: the value before, or NULL.
 heed_status heed_set_recording(int32_t enabled, int32_t* before);
 
 /// A function of tensors, given by the caller. `inputs` are borrowed for the call; heed frees
-/// *output. Returns HEED_OK, or another status on failure (call heed_set_last_error() with the
-/// reason).
+/// *output. Returns HEED_OK, or another status after heed_set_last_error() with the reason.
 typedef heed_status (*heed_function)(void* context, heed_tensor* const* inputs, size_t count,
                                      heed_tensor** output);
 typedef struct heed_gradcheck_result {
@@ -181,8 +174,7 @@ heed_status heed_gradcheck(heed_function function, void* context, heed_tensor* c
                            double tolerance, heed_gradcheck_result* out);
 /// The caller's derivative of an op: `gradient` is d(loss)/d(output), borrowed for the call. For
 /// each of the op's `count` inputs it writes d(loss)/d(input), of the input's shape and dtype,
-/// which heed frees; NULL for none. Nothing is recorded meanwhile. It returns as a heed_function
-/// does.
+/// which heed frees; NULL for none. Nothing is recorded meanwhile. Returns as heed_function.
 typedef heed_status (*heed_backward_function)(void* context, heed_tensor* gradient, heed_tensor** gradients,
                                               size_t count);
 /// Records an op of the caller's own. `value` holds its result, which the caller computed from
@@ -198,15 +190,13 @@ heed_status heed_record(const char* name, const heed_tensor* value, heed_tensor*
 
 /// Applies an elementwise op: "neg", "abs", "exp", "relu", "gelu", ...; heed_list("ops") lists them
 /// all. `p` and `q` are the parameters of leaky_relu (slope), elu (alpha), add_scalar, mul_scalar,
-/// div_scalar, pow_scalar (the number) and clamp (low, high). Parameters that an op does not take
-/// must be 0.
+/// div_scalar, pow_scalar (the number) and clamp (low, high). Others must be 0.
 heed_status heed_unary(const char* op, const heed_tensor* x, double p, double q, heed_tensor** out);
 /// "add", "sub", "mul", "div", "pow", "maximum", "swiglu", ...
 heed_status heed_binary(const char* op, const heed_tensor* a, const heed_tensor* b, heed_tensor** out);
 /// "equal", "less", "greater_equal", "logical_and", ...: i32 0 or 1.
 heed_status heed_compare(const char* op, const heed_tensor* a, const heed_tensor* b, heed_tensor** out);
-/// A number as a tensor of rank 0 with the dtype and device of `like`, as an operand of the ops
-/// above.
+/// A number as a tensor of rank 0 with the dtype and device of `like`, an operand of these ops.
 heed_status heed_scalar_like(const heed_tensor* like, double value, heed_tensor** out);
 heed_status heed_cast(const heed_tensor* x, heed_dtype dtype, heed_tensor** out);
 /// Reduces by "sum", "mean", "max", "min", "log_sum_exp" or "argmax" (i32, no gradient) along
@@ -225,8 +215,7 @@ heed_status heed_matmul(const heed_tensor* a, const heed_tensor* b, heed_tensor*
 /// x [..., in] W^T + b, with weight [out, in] and bias [out] or NULL.
 heed_status heed_linear(const heed_tensor* x, const heed_tensor* weight, const heed_tensor* bias,
                         heed_tensor** out);
-/// Zeroes elements with probability p, chosen by (seed, step, stream), and divides the others by 1
-/// - p.
+/// Zeroes elements with probability p, by (seed, step, stream), and divides the others by 1 - p.
 heed_status heed_dropout(const heed_tensor* x, double p, uint64_t seed, uint32_t step, uint32_t stream,
                          heed_tensor** out);
 /// Cross entropy per row: logits [..., classes], targets i32 [...]; a target of -1 gives 0.
@@ -254,24 +243,21 @@ heed_status heed_op(const char* op, const heed_tensor* const* inputs, size_t cou
 /// those of the mechanism (heed_list("attention")).
 heed_status heed_attention_create(const char* name, const char* settings, heed_module** out);
 /// Computes x [B, N, width] -> [B, N, width]. `mask` and `memory_mask`: i32 [B, N] and [B, M], 1 =
-/// real, or NULL; `memory`: [B, M, width] for cross-attention, else NULL. `context`: that of the
-/// pass, or NULL for inference.
+/// real, or NULL; `memory`: [B, M, width] for cross-attention, else NULL. `context`: NULL for
+/// inference.
 heed_status heed_attention_forward(heed_module* layer, const heed_tensor* x, const heed_tensor* mask,
                                    const heed_tensor* memory, const heed_tensor* memory_mask,
                                    heed_context* context, heed_tensor** out);
 /// Checks that a mechanism does what it declares: padding, the future, lengths, gradients, decoding
-/// and more. HEED_ERROR reports what failed, where, and the values. `settings`: those of the
-/// mechanism, or NULL.
+/// and more. HEED_ERROR reports what failed, where, and the values. `settings`: its own, or NULL.
 heed_status heed_check_attention(const char* name, const char* settings);
 /// A forward pass. `training`: 1 with dropout drawn from (seed, step); 0 for inference. All layers
 /// of a pass share one context: it numbers their dropout, carries state from layer to layer and
 /// collects the losses they add.
 heed_status heed_context_create(int32_t training, uint64_t seed, uint32_t step, heed_context** out);
-/// The weighted sum of the losses that layers add, such as ClusterFormer's clustering loss; NULL if
-/// none.
+/// The weighted sum of the losses that layers add, such as ClusterFormer's; NULL if none.
 heed_status heed_context_auxiliary_loss(const heed_context* context, heed_tensor** out);
-/// Returns x with elements dropped with probability p by the next random numbers of the pass; x
-/// itself in inference.
+/// Drops elements with probability p by the next random numbers of the pass; x itself in inference.
 heed_status heed_context_dropout(heed_context* context, const heed_tensor* x, double p, heed_tensor** out);
 /// Adds `weight` times `value`, of one element, to the pass's auxiliary loss.
 heed_status heed_context_add_loss(heed_context* context, const char* name, double weight,
@@ -342,8 +328,7 @@ heed_status heed_autocast_dtype(const heed_autocast* autocast, heed_dtype* out);
 heed_status heed_autocast_backward(heed_autocast* autocast, heed_function loss, void* context,
                                    heed_tensor** out);
 /// Takes one step of an optimizer, then clears the gradients. If a gradient overflowed in f16, the
-/// step is skipped and the scale of the loss halved; after 1000 steps without overflow the scale is
-/// doubled.
+/// step is skipped and the scale of the loss halved; after 1000 without overflow it is doubled.
 heed_status heed_autocast_step(heed_autocast* autocast, heed_optimizer* optimizer, double learning_rate);
 /// Returns the scale of the loss and the number of skipped steps, for f16; either may be NULL.
 heed_status heed_autocast_loss_scale(const heed_autocast* autocast, double* scale, int64_t* skipped);
@@ -354,8 +339,7 @@ void heed_autocast_free(heed_autocast* autocast);
 /// "". A tensor is called names[i]. Training continued from such a file is bit-identical to
 /// training that never stopped.
 heed_status heed_save(const char* path, const char* const* names, const void* const* objects, size_t count);
-/// Reads such a file into the same objects. Names, shapes and types must match; otherwise nothing
-/// changes.
+/// Reads such a file into the same objects. Unless names, shapes and types match, nothing changes.
 heed_status heed_load(const char* path, const char* const* names, const void* const* objects, size_t count);
 
 // --- an attention mechanism of the caller's own
@@ -403,8 +387,8 @@ typedef struct heed_examples {
 } heed_examples;
 
 /// Receives the progress of training as JSON: records as in the run's metrics.jsonl ("step",
-/// "loss", ...; with "evaluation", of metrics), or {"message": ...}. Anything but HEED_OK ends
-/// training as a stop does.
+/// "loss", ...; with "evaluation", of metrics), or {"message": ...}. Anything but HEED_OK stops
+/// training.
 typedef heed_status (*heed_progress)(void* context, const char* record);
 
 /// Trains a task in `folder`, which becomes a run, and opens it. `settings`: those of the task by
@@ -436,8 +420,8 @@ heed_status heed_cross_validate(const char* task, const char* settings, const he
 /// number of combinations to draw; ranges need it) and "halving" (short trainings choose which are
 /// trained in full). `out`: an object with "rows" (for each choice its metrics, costs and the
 /// difference from the first), "runs" (choice, seed and folder of each, best first by the
-/// validation part; without one, by the test part), "text" and "markdown" (tables). Otherwise as
-/// heed_train().
+/// validation part; without one, by the test part), "text" and "markdown" (tables) and "mattered"
+/// (what explains the differences, or ""). Otherwise as heed_train().
 heed_status heed_compare_trainings(const char* task, const char* settings, const heed_examples* examples,
                                    size_t count, const char* folder, heed_progress progress, void* context,
                                    char** out);
@@ -473,8 +457,8 @@ heed_status heed_run_measure_examples(heed_run* run, const heed_examples* exampl
 heed_status heed_run_measure_files(heed_run* run, const char* const* files, size_t count, char** out);
 /// Computes the model's outputs for lines, before any choice or normalisation: logits [count,
 /// classes], vectors [count, width], or for a language model logits [count, tokens, vocabulary].
-/// They are tracked: the parameters of heed_run_model() get gradients. `context`: that of the pass,
-/// or NULL for inference.
+/// They are tracked: the parameters of heed_run_model() get gradients. `context`: NULL for
+/// inference.
 heed_status heed_run_outputs(heed_run* run, const char* const* lines, size_t count, heed_context* context,
                              heed_tensor** out);
 /// Computes log p(target | line) [count] of each pair, natural logarithm, including the end of the
@@ -513,8 +497,7 @@ void heed_queue_free(heed_queue* queue);
 /// A page of HTML about one run, as `TASK report` makes it, or about several side by side.
 /// `settings`: "device", "verify" (true).
 heed_status heed_report(const char* const* folders, size_t count, const char* settings, char** out);
-/// Returns the model, whose parameters can be read and trained. It may outlive the handle of the
-/// run.
+/// The model, whose parameters can be read and trained; it may outlive the handle of the run.
 heed_status heed_run_model(heed_run* run, heed_module** out);
 void heed_run_free(heed_run* run);
 

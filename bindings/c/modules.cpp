@@ -121,9 +121,13 @@ ScheduleOptions schedule_options(const Options& given) {
   return options;
 }
 
-void check_rate(double learning_rate) {
+/// Checks the rate and clips the gradients.
+Optimizer& prepare_step(OptimizerObject& object, double learning_rate) {
   check(learning_rate >= 0 && learning_rate <= 1e30, "optimizer: the learning rate is ", learning_rate,
         "; it must not be negative");
+  Optimizer& optimizer = object.get();
+  if (object.clip_norm > 0) optimizer.clip(object.clip_norm);
+  return optimizer;
 }
 
 /// Moves leaves and layers; without a device or a dtype they keep theirs.
@@ -382,12 +386,8 @@ heed_status heed_optimizer_create_groups(const char* name, const char* settings,
 }
 
 heed_status heed_optimizer_step(heed_optimizer* optimizer, double learning_rate) {
-  return guarded(__func__, [&] {
-    const auto object = object_of(optimizer, "optimizer");
-    check_rate(learning_rate);
-    if (object->clip_norm > 0) object->get().clip(object->clip_norm);
-    object->get().step(learning_rate);
-  });
+  return guarded(
+      __func__, [&] { prepare_step(*object_of(optimizer, "optimizer"), learning_rate).step(learning_rate); });
 }
 
 heed_status heed_optimizer_zero_gradients(heed_optimizer* optimizer) {
@@ -442,9 +442,7 @@ heed_status heed_autocast_step(heed_autocast* autocast, heed_optimizer* optimize
   return guarded(__func__, [&] {
     const auto cast = object_of(autocast, "autocast");
     const auto object = object_of(optimizer, "optimizer");
-    check_rate(learning_rate);
-    if (object->clip_norm > 0) object->get().clip(object->clip_norm);
-    cast->autocast.step(object->get(), learning_rate);
+    cast->autocast.step(prepare_step(*object, learning_rate), learning_rate);
   });
 }
 

@@ -42,14 +42,10 @@ void assign(const Tensor& to, const void* source) {
   fail(to.dtype(), " does not exist on the host: cast from and to f32");
 }
 
-/// Returns the elements in row-major order, on their device, in a type that exists on the host.
-Tensor readable(const Tensor& x) {
-  const NoGrad no_grad;
-  return contiguous(is_half(x.dtype()) ? cast(x.detach(), DType::f32) : x.detach());
-}
-
+/// Copies the elements to the host in row-major order, halves as f32.
 void read(const Tensor& x, void* destination) {
-  const Tensor source = readable(x);
+  const NoGrad no_grad;
+  const Tensor source = contiguous(is_half(x.dtype()) ? cast(x.detach(), DType::f32) : x.detach());
   if (source.count() > 0) backend_of(source).download(source, destination);
 }
 

@@ -106,7 +106,7 @@ class BuildWithLibraries(build_py):
 
 def scripts(distribution):
     """The names of the programs, as pyproject.toml has them."""
-    return [one.split("=")[0].strip() for one in distribution.entry_points["console_scripts"]]
+    return [script.split("=")[0].strip() for script in distribution.entry_points["console_scripts"]]
 
 
 class PlatformWheel(bdist_wheel):

@@ -47,11 +47,10 @@ def tile(x: Like, counts: Sequence[int]) -> Tensor:
 
 def stack(parts: Sequence[Like], axis: int = 0) -> Tensor:
     """Joins tensors of one shape along a new axis."""
-    tensors = [_t(part) for part in _together(*parts)]
+    tensors = [part.unsqueeze(axis) for part in _together(*parts) if part is not None]
     if not tensors:
         raise ValueError("nothing to stack")
-    parts = [part.unsqueeze(axis) for part in tensors]
-    return _op("concat", parts, axis=axis % parts[0].ndim)[0]
+    return _op("concat", tensors, axis=axis % tensors[0].ndim)[0]
 
 
 # --- reductions: `axis` is one, several, or None for all
@@ -68,7 +67,7 @@ def _function(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return op
 
 
-sum, mean, max, min = (_function(one) for one in (Tensor.sum, Tensor.mean, Tensor.max, Tensor.min))
+sum, mean, max, min = (_function(method) for method in (Tensor.sum, Tensor.mean, Tensor.max, Tensor.min))
 argmax = _function(Tensor.argmax)
 squeeze, unsqueeze = _function(Tensor.squeeze), _function(Tensor.unsqueeze)
 reshape, permute, transpose = _function(Tensor.reshape), _function(Tensor.permute), _function(Tensor.transpose)
@@ -94,7 +93,7 @@ def linear(x: Like, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
 
 
 def linear_maps(x: Like, maps: Sequence[Tuple[Tensor, Optional[Tensor]]]) -> List[Tensor]:
-    return _op("linear_maps", [x, *(tensor for one in maps for tensor in one)], room=len(maps))
+    return _op("linear_maps", [x, *(tensor for parameters in maps for tensor in parameters)], room=len(maps))
 
 
 def feed_forward(
@@ -159,7 +158,7 @@ def join_attention(parts: Sequence[Pair]) -> Tensor:
 
 def _shape(shape: Any) -> Any:
     try:
-        return (shape,) if isinstance(shape, (int, np.integer)) else tuple(operator.index(one) for one in shape)
+        return (shape,) if isinstance(shape, (int, np.integer)) else tuple(operator.index(extent) for extent in shape)
     except TypeError:
         raise TypeError(f"the shape is {lib.shown(shape)}; expected an integer or a list of them") from None
 
@@ -316,9 +315,9 @@ def gradcheck(function: Callable[..., Tensor], inputs: Sequence[Like], tolerance
     Floating inputs that are not tensors become f64, integers i32. Exceptions of the function are raised here.
     """
     tensors = []
-    for one in inputs:
-        is_integer = not isinstance(one, Tensor) and np.asarray(one).dtype.kind in "biu"
-        tensors.append(one if isinstance(one, Tensor) else Tensor(one, "i32" if is_integer else "f64"))
+    for x in inputs:
+        is_integer = not isinstance(x, Tensor) and np.asarray(x).dtype.kind in "biu"
+        tensors.append(x if isinstance(x, Tensor) else Tensor(x, "i32" if is_integer else "f64"))
 
     def bridge(_context: Any, handles: Any, count: int, out: Any) -> None:
         out[0] = _handed_over(function(*[Tensor._of(handles[i], owned=False) for i in range(count)]))

@@ -119,10 +119,10 @@ class Module(_Handle):
         """Returns the parameters by dotted name; shared ones appear once."""
         found: Dict[str, Tensor] = {}
         seen = set()
-        for name, one in self._entries():
-            if id(one) not in seen:
-                found.update(one._own_parameters(name) if isinstance(one, Module) else {name: one})
-            seen.add(id(one))
+        for name, part in self._entries():
+            if id(part) not in seen:
+                found.update(part._own_parameters(name) if isinstance(part, Module) else {name: part})
+            seen.add(id(part))
         return found
 
     def _own_parameters(self, prefix: str) -> Dict[str, Tensor]:
@@ -136,7 +136,7 @@ class Module(_Handle):
 
     def state_dict(self) -> Dict[str, Array]:
         """Returns copies of the parameters as arrays by dotted name; f16 and bf16 become float32."""
-        return {name: one.numpy(copy=True) for name, one in self.parameters().items()}
+        return {name: parameter.numpy(copy=True) for name, parameter in self.parameters().items()}
 
     def load_state_dict(self, values: Mapping[str, Like]) -> None:
         """Sets the parameters to the values that state_dict() returned.
@@ -148,23 +148,23 @@ class Module(_Handle):
         if missing or unknown:
             raise KeyError(f"load_state_dict: missing {missing}, unknown {unknown}")
         arrays = {name: np.asarray(values[name]) for name in own}
-        for name, one in own.items():
-            if arrays[name].shape != one.shape:
-                raise ValueError(f"load_state_dict: {name!r} has the shape {arrays[name].shape}, and the parameter {one.shape}")
+        for name, parameter in own.items():
+            if arrays[name].shape != parameter.shape:
+                raise ValueError(f"load_state_dict: {name!r} has the shape {arrays[name].shape}, and the parameter {parameter.shape}")
             if arrays[name].dtype.kind not in "biuf":
                 raise TypeError(f"load_state_dict: {name!r} is of {arrays[name].dtype}; expected numbers")
-        for name, one in own.items():
-            one.assign(arrays[name])
+        for name, parameter in own.items():
+            parameter.assign(arrays[name])
 
     def __repr__(self) -> str:
         """Lists the parts with the shapes of their parameters."""
         lines = []
         for name, part in vars(self).items():
-            for key, one in _parts_of(part, "" if name == "_parts" else name):
-                said = f"{list(one.shape)}" if isinstance(one, Parameter) else repr(one).replace("\n", "\n  ")
+            for key, member in _parts_of(part, "" if name == "_parts" else name):
+                said = f"{list(member.shape)}" if isinstance(member, Parameter) else repr(member).replace("\n", "\n  ")
                 lines.append(f"  {key}: {said}")
         if self._handle is not None:
-            lines += [f"  {key}: {list(one.shape)}" for key, one in self._own_parameters("").items()]
+            lines += [f"  {key}: {list(member.shape)}" for key, member in self._own_parameters("").items()]
         return f"{type(self).__name__}(" + "".join("\n" + line for line in lines) + ("\n)" if lines else ")")
 
     def to(self: AnyModule, where: str) -> AnyModule:
@@ -201,13 +201,13 @@ def _parts_of(part: Any, name: str) -> Iterator[Tuple[str, Union[Parameter, Modu
     if isinstance(part, (Parameter, Module)):
         yield name, part
     elif isinstance(part, (dict, list, tuple)):
-        for key, one in part.items() if isinstance(part, dict) else enumerate(part):
-            yield from _parts_of(one, _joined(name, str(key)))
+        for key, member in part.items() if isinstance(part, dict) else enumerate(part):
+            yield from _parts_of(member, _joined(name, str(key)))
 
 
 def _entries_of(part: Any, name: str) -> Iterator[Tuple[str, Union[Parameter, Module]]]:
-    for key, one in _parts_of(part, name):
-        yield from one._entries(key) if isinstance(one, Module) else [(key, one)]
+    for key, member in _parts_of(part, name):
+        yield from member._entries(key) if isinstance(member, Module) else [(key, member)]
 
 
 Saved = Mapping[str, Union[Tensor, Module, "Optimizer"]]
@@ -216,8 +216,8 @@ Saved = Mapping[str, Union[Tensor, Module, "Optimizer"]]
 def _in_file(objects: Saved) -> Any:
     """Returns the names and handles of the library objects to save, each once."""
     entries: Dict[int, Tuple[str, Any]] = {}
-    for prefix, one in objects.items():
-        for name, part in one._entries(prefix) if isinstance(one, Module) else [(prefix, one)]:
+    for prefix, saved in objects.items():
+        for name, part in saved._entries(prefix) if isinstance(saved, Module) else [(prefix, saved)]:
             entries.setdefault(id(part), (name, part))
     parts = [part for _, part in entries.values()]
     return lib.texts_of([lib.encoded(name) for name, _ in entries.values()]), lib.handles_of(parts), len(parts)
@@ -302,7 +302,7 @@ def attentions() -> Dict[str, Dict[str, Any]]:
     "help" and, if they depend on another setting, "beside", such as {"form": "local"}. Defaults that depend on the
     layer are those for 4 heads of width 16 and 256 positions.
     """
-    return {one["name"]: one for one in lib.listing("attention")}
+    return {mechanism["name"]: mechanism for mechanism in lib.listing("attention")}
 
 
 Parameters = Union[Tensor, Module, Dict[str, Tensor]]
@@ -328,7 +328,7 @@ def _tensors(parameters: Union[Parameters, Iterable[Parameters]]) -> List[Tensor
 def _objects(parameters: Union[Parameters, Iterable[Parameters]]) -> List[Union[Tensor, Module]]:
     """Returns the leaves and library modules in these parameters, each once."""
     found = {id(entry): entry for part in _each_part(parameters)
-             for entry in ([one for _, one in part._entries()] if isinstance(part, Module) else [part])}
+             for entry in ([own for _, own in part._entries()] if isinstance(part, Module) else [part])}
     return list(found.values())
 
 
@@ -381,13 +381,13 @@ class Optimizer(_Handle):
     ) -> None:
         self.learning_rate = learning_rate = lib.number_of(learning_rate, "learning_rate")
         given: Any = parameters if isinstance(parameters, (Tensor, Module, dict)) else _listed(parameters)
-        is_group = [isinstance(one, Mapping) and "params" in one for one in given] if isinstance(given, list) else []
+        is_group = [isinstance(group, Mapping) and "params" in group for group in given] if isinstance(given, list) else []
         if any(is_group) and not all(is_group):
             raise TypeError("an optimizer takes groups, all of them with \"params\", or parameters, not both in one list")
         if name != "muon" and adamw is not None:
             raise TypeError(f"adamw= is for the optimizer 'muon', not {name!r}")
         groups = given if any(is_group) else [{"params": given}]
-        found = [_group(one, learning_rate) for one in groups]
+        found = [_group(group, learning_rate) for group in groups]
         for tensor in [] if adamw is None else _tensors(adamw):
             lib.call("heed_tensor_set_hidden_map", tensor, 0)
         group = lib.TYPES["heed_parameter_group"]

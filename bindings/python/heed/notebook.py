@@ -37,7 +37,7 @@ def report(folders: Union[Path, Sequence[Path]], *, device: Union[str, None] = N
     ``folders`` is a run's folder or a list of them. Raises heed.Error if there is no run.
     """
     named = [folders] if isinstance(folders, (str, os.PathLike)) else list(folders)
-    paths = lib.texts_of([lib.encoded(lib.path_of(one)) for one in named])
+    paths = lib.texts_of([lib.encoded(lib.path_of(folder)) for folder in named])
     settings = lib.settings_json(dict(device=device, verify=verify))
     return Page(lib.result_text("heed_report", paths, len(named), settings))
 

@@ -76,7 +76,7 @@ def _named(name: str, takes: str) -> Tuple[str, str]:
         (others if default else needed).append((f"{own}: {kind}", repr(json.loads(default)) if default else None))
     parameters: List[str] = []
     for parameter, default_value in reversed(needed + others):  # none has a default before one without
-        has_default = default_value is not None and all(" = " in one for one in parameters)
+        has_default = default_value is not None and all(" = " in other for other in parameters)
         parameters.insert(0, f"{parameter} = {default_value}" if has_default else parameter)
     made = f"_op({name!r}, [{', '.join(inputs)}], {len(results.split()) or 1}{''.join(given)})"
     header = f"({', '.join(parameters)}) -> {'Pair' if results else 'Tensor'}"
@@ -97,8 +97,8 @@ def _made() -> Iterator[Tuple[str, str, str, str]]:
             yield (name, *_named(name, takes), f"Returns {_returns(name)}")
 
 
-_BY_HAND = {name: one for name, one in vars(_functions).items()
-            if name[0] != "_" and getattr(one, "__module__", "") == _functions.__name__}
+_BY_HAND = {name: function for name, function in vars(_functions).items()
+            if name[0] != "_" and getattr(function, "__module__", "") == _functions.__name__}
 _HEADERS: Dict[str, str] = {}  # of the functions that are made
 for _name, _header, _value, _doc in list(_made()):
     exec(f"def {_name}{_header}:\n    return {_value}")

@@ -45,13 +45,13 @@ class Function:
     @classmethod
     def apply(cls, *inputs: Like, **settings: Any) -> Tensor:
         """Calls forward() on tensors, arrays or lists, and records the gradient if an input is tracked."""
-        tensors = [_t(one) for one in inputs]
-        kept = SimpleNamespace(tracked=tuple(one.tracked for one in tensors))
+        tensors = [_t(x) for x in inputs]
+        kept = SimpleNamespace(tracked=tuple(tensor.tracked for tensor in tensors))
         with no_grad():
-            detached = [one.detach() for one in tensors]
-            given = [one.numpy() if cls.arrays else one for one in detached]
+            detached = [tensor.detach() for tensor in tensors]
+            given = [tensor.numpy() if cls.arrays else tensor for tensor in detached]
             value = _t(cls.forward(kept, *given, **settings))
-        with _lend((cls, kept, [(one.dtype, one.device) for one in tensors])) as key:
+        with _lend((cls, kept, [(tensor.dtype, tensor.device) for tensor in tensors])) as key:
             count, name = len(tensors), lib.encoded(cls.__name__)
             return Tensor._result("heed_record", name, value, lib.handles_of(tensors), count, _backward, _release, key)
 
@@ -63,9 +63,9 @@ def _run_backward(key: Any, gradient: Any, out: Any, count: int) -> None:
     gradients = found if isinstance(found, tuple) else (found,)
     if len(gradients) != count:
         raise ValueError(f"{cls.__name__}.backward returned {len(gradients)} gradients for {count} inputs")
-    for i, (one, (dtype, device)) in enumerate(zip(gradients, inputs)):
-        if one is not None and dtype != "i32":
-            out[i] = _handed_over(one if isinstance(one, Tensor) else Tensor(np.asarray(one), dtype, device))
+    for i, (result, (dtype, device)) in enumerate(zip(gradients, inputs)):
+        if result is not None and dtype != "i32":
+            out[i] = _handed_over(result if isinstance(result, Tensor) else Tensor(np.asarray(result), dtype, device))
 
 
 _backward = lib.callback("heed_backward_function", _run_backward)
@@ -147,7 +147,7 @@ def register_attention(
         causal=causal, cross=cross, strictly_causal=strictly_causal, cross_by_step=cross_by_step, any_length=any_length,
         as_heads=as_heads, deterministic=deterministic, padding=padding, reason=reason, projections=projections,
     )
-    declared.update({f"settings.{one}": value for one, value in (settings or {}).items()})
+    declared.update({f"settings.{setting}": value for setting, value in (settings or {}).items()})
     names = list(parameters or {})
     if names:
         declared["parameters"] = names

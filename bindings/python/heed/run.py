@@ -55,7 +55,7 @@ class Prediction:
 def _prediction(answer: Dict[str, Any]) -> Prediction:
     if "error" in answer:
         return Prediction(error=answer["error"])
-    others = [Alternative(**one) for one in answer["alternatives"]]
+    others = [Alternative(**other) for other in answer["alternatives"]]
     return Prediction(answer["text"], answer["probability"], others, vector=answer.get("vector"))
 
 
@@ -70,7 +70,7 @@ class Predictions(List[Prediction]):
         super().__init__(answers)
         self._names = classes
         convert = _LABELS.get(data.get("label_type", ""), str)
-        self.classes: List[Any] = [convert(one) for one in classes]  #: The columns of `probabilities`.
+        self.classes: List[Any] = [convert(name) for name in classes]  #: The columns of `probabilities`.
         self._convert = str if data.get("label_separator") else convert
 
     @property
@@ -79,20 +79,20 @@ class Predictions(List[Prediction]):
         answer, None or an empty string.
         """
         if self._convert is str:
-            return np.array([one.text for one in self], dtype=str)
-        found = [self._convert(one.text) if one.text else None for one in self]
+            return np.array([answer.text for answer in self], dtype=str)
+        found = [self._convert(answer.text) if answer.text else None for answer in self]
         return np.array(found, dtype=object if None in found else np.array(self.classes).dtype)
 
     @property
     def label_lists(self) -> List[List[Any]]:
         """The labels of each text with a probability of at least 0.5, for runs with several labels per text."""
-        likely = ({a.text for a in one.alternatives if a.probability >= 0.5} for one in self)
+        likely = ({a.text for a in answer.alternatives if a.probability >= 0.5} for answer in self)
         return [[value for name, value in zip(self._names, self.classes) if name in names] for names in likely]
 
     @property
     def probability(self) -> np.ndarray:
         """The probability of each answer, float64 [n]."""
-        return np.array([one.probability for one in self], dtype=np.float64)
+        return np.array([answer.probability for answer in self], dtype=np.float64)
 
     @property
     def probabilities(self) -> np.ndarray:
@@ -103,8 +103,8 @@ class Predictions(List[Prediction]):
             raise lib.Error("this task tells no classes apart: see `probability`, and the `alternatives` of an answer")
         place = {name: column for column, name in enumerate(self._names)}
         found = np.full((len(self), len(self.classes)), np.nan)
-        for row, one in enumerate(self):
-            for other in one.alternatives:
+        for row, answer in enumerate(self):
+            for other in answer.alternatives:
                 found[row, place[other.text]] = other.probability
         return found
 
@@ -112,7 +112,7 @@ class Predictions(List[Prediction]):
     def numbers(self) -> np.ndarray:
         """The answers as numbers, float64 [n]; NaN where there is none. Raises heed.Error if they are not numbers."""
         try:
-            return np.array([float(one.text) if one.text else np.nan for one in self], dtype=np.float64)
+            return np.array([float(answer.text) if answer.text else np.nan for answer in self], dtype=np.float64)
         except ValueError:
             raise lib.Error("the answers of this task are not numbers: see `labels`") from None
 
@@ -121,11 +121,11 @@ class Predictions(List[Prediction]):
         """The answers as vectors, float32 [n, width]; NaN where there is none. Raises heed.Error if they are not
         vectors.
         """
-        width = max((len(one.vector) for one in self if one.vector), default=0)
+        width = max((len(answer.vector) for answer in self if answer.vector), default=0)
         if not width and len(self):
             raise lib.Error("the answers of this task are not vectors")
         nothing = [np.nan] * width
-        return np.array([one.vector or nothing for one in self], dtype=np.float32).reshape(len(self), width)
+        return np.array([answer.vector or nothing for answer in self], dtype=np.float32).reshape(len(self), width)
 
 
 # --- examples: columns of texts
@@ -157,9 +157,9 @@ def _element(value: Any, column: Dict[str, Any], where: str) -> str:
 
 def _label_type(values: List[Any], where: str) -> str:
     """Returns the data.label_type of labels, or of lists of them: the kind that numpy.unique() gives."""
-    kinds = {"text" if isinstance(one, str) else "boolean" if isinstance(one, (bool, np.bool_))
-             else "number" if isinstance(one, (float, np.floating)) else "integer"
-             for value in values for one in (value if _is_list(value) else [value])}
+    kinds = {"text" if isinstance(label, str) else "boolean" if isinstance(label, (bool, np.bool_))
+             else "number" if isinstance(label, (float, np.floating)) else "integer"
+             for value in values for label in (value if _is_list(value) else [value])}
     if "boolean" in kinds and len(kinds) > 1:
         raise TypeError(f"{where} mixes True and False with other labels")
     return "text" if "text" in kinds else "number" if "number" in kinds else kinds.pop() if kinds else ""
@@ -182,10 +182,10 @@ def _is_list(value: Any) -> bool:
 def _cell(value: Any, column: Dict[str, Any], where: str) -> bytes:
     separator = column["separator"]
     if separator and _is_list(value):
-        elements = [_element(one, column, where) for one in value]
-        for one in elements:
-            if separator.strip() in one if separator.strip() else separator in one:
-                raise ValueError(f"{where} has the element {one!r}, in which {separator!r} must not stand")
+        elements = [_element(element, column, where) for element in value]
+        for element in elements:
+            if separator.strip() in element if separator.strip() else separator in element:
+                raise ValueError(f"{where} has the element {element!r}, in which {separator!r} must not stand")
         text = separator.join(elements)
     else:
         text = _element(value, column, where)
@@ -220,7 +220,7 @@ def _values(values: Any, where: str) -> List[Any]:
 
 def texts_in(texts: Any, where: str = "texts") -> List[bytes]:
     """Converts texts, given as any column may be, for the library."""
-    return [lib.encoded(one, f"{where}[{row}]") for row, one in enumerate(_values(texts, where))]
+    return [lib.encoded(text, f"{where}[{row}]") for row, text in enumerate(_values(texts, where))]
 
 
 def _lines(texts: Any, where: str = "texts") -> Any:
@@ -247,15 +247,15 @@ class Table:
         self, task: str, part: str, columns: List[Dict[str, Any]], given: Sequence[Any],
         missing: str = "error",
     ) -> None:
-        names = [one["name"] for one in columns]
-        if len(given) > len(columns) or len(given) < sum(not one["optional"] for one in columns):
-            lacks = [one["name"] for one in columns[len(given):] if not one["optional"]]
+        names = [column["name"] for column in columns]
+        if len(given) > len(columns) or len(given) < sum(not column["optional"] for column in columns):
+            lacks = [column["name"] for column in columns[len(given):] if not column["optional"]]
             said = f" and no {' and no '.join(lacks)}" if lacks else ""
             raise TypeError(f"{task} takes {', '.join(names)} as the columns of {part!r}, but got {len(given)}{said}")
         found = [_values(values, name) for values, name in zip(given, names)]
-        for name, one in zip(names, found):
-            if len(one) != len(found[0]):
-                raise ValueError(f"{len(found[0])} of {names[0]}, but {len(one)} of {name} in {part!r}")
+        for name, values in zip(names, found):
+            if len(values) != len(found[0]):
+                raise ValueError(f"{len(found[0])} of {names[0]}, but {len(values)} of {name} in {part!r}")
         found, self.dropped = _checked_missing(names, found, part, missing)
         cells = [[_cell(value, column, f"{column['name']}[{row}]") for row, value in enumerate(values)]
                  for values, column in zip(found, columns)]
@@ -278,13 +278,13 @@ def table_of(
     """
     if missing not in ("error", "drop"):
         raise ValueError(f"missing is {missing!r}; expected \"error\" or \"drop\"")
-    tables = {one["name"]: one["columns"] for one in task["examples"]}
+    tables = {table["name"]: table["columns"] for table in task["examples"]}
     if not tables:
         raise TypeError(f"{task['name']} takes files, not examples in memory")
     if part not in ("train", "valid", "test") and part not in tables:
         raise TypeError(f"{task['name']} has no {part!r}")
     columns = tables.get(part, tables[""])
-    names = [one["name"] for one in columns]
+    names = [column["name"] for column in columns]
     has_columns = hasattr(value, "keys") and getattr(value, "ndim", 2) == 2  # a Series has keys, too
     if names_of and columns is tables[""]:
         if not has_columns:
@@ -296,7 +296,7 @@ def table_of(
     if has_columns:
         given = list(value.keys())
         unknown = [name for name in given if name not in names]
-        absent = [one["name"] for one in columns if not one["optional"] and one["name"] not in given]
+        absent = [column["name"] for column in columns if not column["optional"] and column["name"] not in given]
         if unknown or absent:
             said = ", ".join(f'{name}="..."' for name in names)
             raise TypeError(f"{task['name']} takes the columns {', '.join(names)}, and {part!r} has {given}; say which"
@@ -315,7 +315,7 @@ def table_of(
 
 def column_names(task: Dict[str, Any], named: Dict[str, Any]) -> Dict[str, str]:
     """Removes and returns the keywords that name columns of the task."""
-    columns = [one["name"] for table in task["examples"] if not table["name"] for one in table["columns"]]
+    columns = [column["name"] for table in task["examples"] if not table["name"] for column in table["columns"]]
     return {name: named.pop(name) for name in columns if name in named}
 
 
@@ -422,17 +422,17 @@ class Run(_Handle):
 
     def _files(self) -> Iterator[Tuple[str, bytes]]:
         """Yields the files of the folder except the optimizer state."""
-        for one in sorted(os.scandir(self.folder), key=lambda one: one.name):
-            if one.is_file() and one.name != "optimizer.safetensors":
-                with open(one.path, "rb") as file:
-                    yield one.name, file.read()
+        for entry in sorted(os.scandir(self.folder), key=lambda entry: entry.name):
+            if entry.is_file() and entry.name != "optimizer.safetensors":
+                with open(entry.path, "rb") as file:
+                    yield entry.name, file.read()
 
     def __repr__(self) -> str:
         if self._handle is None:
             return "<heed.Run, closed>"
         found = self._describe()
         mechanism = _mechanism(found["settings"].get("model", {}))
-        count = sum(one.size for one in self.model.parameters().values())
+        count = sum(parameter.size for parameter in self.model.parameters().values())
         classes = f", {len(found['classes'])} classes" if found["classes"] else ""
         return f"<heed.Run of {found['task']}{mechanism}, {count:,} parameters{classes}, in {self.folder!r}>"
 
@@ -537,7 +537,7 @@ class Run(_Handle):
         line = lib.encoded(prompt, "prompt")
         given = lib.settings_json(dict(max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p,
                                        samples=samples, seed=seed))
-        return Predictions([_prediction(one) for one in self._called("generate", line, given)], [])
+        return Predictions([_prediction(answer) for answer in self._called("generate", line, given)], [])
 
     def attention(self, text: str) -> "AttentionWeights":
         """Returns the attention weights of each layer for a text, with the tokens.
@@ -567,7 +567,7 @@ class Run(_Handle):
     def capture(self, texts: Sequence[str], path: Path, overwrite: bool = False) -> List[Prediction]:
         """Returns predict() of the texts and writes attention data to a file: maps for .html, otherwise safetensors."""
         lines, file = _lines(texts), lib.encoded(lib.path_of(path))
-        return [_prediction(one) for one in self._called("capture", lines, len(lines), file, int(overwrite))]
+        return [_prediction(answer) for answer in self._called("capture", lines, len(lines), file, int(overwrite))]
 
     def report(self) -> Page:
         """Returns the report of the run: curves, settings, mistakes, attention maps."""
@@ -594,14 +594,14 @@ class Run(_Handle):
         """Returns the task's metrics on examples or files, given as in train(); by default on ``part`` of the run's
         data.
         """
-        if (columns or missing != "error") and all(is_path(one) for one in examples):
+        if (columns or missing != "error") and all(is_path(file) for file in examples):
             raise TypeError("missing and names of columns are of examples in memory: a file is read as the run's settings say")
         if not examples:
             return self.measure(part)
-        if all(is_path(one) for one in examples):
-            files = lib.texts_of([lib.encoded(lib.path_of(one)) for one in examples])
+        if all(is_path(file) for file in examples):
+            files = lib.texts_of([lib.encoded(lib.path_of(file)) for file in examples])
             return self._called("measure_files", files, len(files))
-        kind = next(one for one in lib.listing("tasks") if one["name"] == self.task)
+        kind = next(task for task in lib.listing("tasks") if task["name"] == self.task)
         names_of = column_names(kind, columns)
         if columns:
             raise TypeError(f"{self.task} has no column {next(iter(columns))!r}")
@@ -647,9 +647,9 @@ class AttentionWeights(Dict[str, Array]):
         made = cls()
         lists = [json.loads(text) for name, text in header.pop("__metadata__", {}).items() if name in header]
         texts = [name for name in header if header[name]["dtype"] == "I32" and len(header[name]["shape"]) < 3]
-        for name, one in header.items():
-            begin, end = one["data_offsets"]
-            array = np.frombuffer(content[begin:end], _SAFETENSORS[one["dtype"]]).reshape(one["shape"])
+        for name, entry in header.items():
+            begin, end = entry["data_offsets"]
+            array = np.frombuffer(content[begin:end], _SAFETENSORS[entry["dtype"]]).reshape(entry["shape"])
             if not (name in texts and name.count(".") == 2):
                 made[name.split(".", 2)[2]] = array[0] if array.ndim == 4 and len(array) == 1 else array
         made.tokens, made.targets = (lists + [[], []])[:2]

@@ -84,7 +84,7 @@ class _Estimator(_OfTexts):
         self._keep(locals())
 
     def _keep(self, parameters: Mapping[str, Any]) -> None:
-        vars(self).update({name: value for name, value in parameters.items() if name != "self"})
+        self.__dict__.update({name: value for name, value in parameters.items() if name != "self"})
 
     def _train(self, X: Any, labels: list, sample_weight: Any, more: Mapping[str, Any]) -> Run:
         """Trains with the settings of the parameters and ``more``."""
@@ -288,7 +288,7 @@ class Embedder(TransformerMixin, _OfTexts):
         """Returns a vector for each text, float32 [n, width]; zeros for a blank text."""
         answers = self._answers(X)
         count = len(answers)
-        if not any(one.vector for one in answers):  # an answer that has the width
+        if not any(answer.vector for answer in answers):  # an answer that has the width
             answers.extend(self.run_.predict(["a"]))
         return np.nan_to_num(answers.vectors[:count])
 
@@ -312,7 +312,7 @@ def _names(classes: np.ndarray) -> list:
     """Returns the classes as the run learns them: numbers, bools or text; their indices if the text cannot be a name."""
     if classes.dtype.kind in "iubf":
         return classes.tolist()
-    names = [str(one) for one in classes]
+    names = [str(label) for label in classes]
     usable = len(set(names)) == len(names) and all(name and not set(name) & set("\n\r\t\0") for name in names)
     return names if usable else list(range(len(names)))
 
@@ -320,7 +320,7 @@ def _names(classes: np.ndarray) -> list:
 def _texts(X: Any) -> list:
     """Converts texts to a list; an array or DataFrame may hold them in its only column."""
     try:
-        texts = [one.decode() for one in texts_in(X, "X")]
+        texts = [text.decode() for text in texts_in(X, "X")]
     except TypeError as error:
         raise ValueError(str(error)) from None
     if not texts:

@@ -138,19 +138,26 @@ def _together(*inputs: Optional[Like]) -> List[Optional["Tensor"]]:
     Host values go to the device of the first tensor. Floats, which NumPy has in float64 by default, take the dtype of
     the first floating tensor, as they do beside an operator.
     """
-    tensors = [one for one in inputs if isinstance(one, Tensor)]
+    tensors = [x for x in inputs if isinstance(x, Tensor)]
     if len(tensors) == len(inputs):
         return tensors  # type: ignore[return-value]
-    dtype = next((one.dtype for one in tensors if one.dtype in ("f32", "f64")), None)
+    dtype = next((x.dtype for x in tensors if x.dtype in ("f32", "f64")), None)
     device = tensors[0].device if tensors else None
 
-    def made(one: Any) -> Optional["Tensor"]:
-        if one is None or hasattr(one, "_as_parameter_"):
-            return one  # type: ignore[no-any-return]
-        is_floating = dtype is not None and np.asarray(one).dtype.kind == "f"
-        return Tensor(one, dtype if is_floating else None, device)
+    def made(x: Any) -> Optional["Tensor"]:
+        if x is None or hasattr(x, "_as_parameter_"):
+            return x  # type: ignore[no-any-return]
+        is_floating = dtype is not None and np.asarray(x).dtype.kind == "f"
+        return Tensor(x, dtype if is_floating else None, device)
 
-    return [made(one) for one in inputs]
+    return [made(x) for x in inputs]
+
+
+def _handed_over(found: Any, function: str = "the function") -> Any:
+    """Returns a new handle of a tensor, which the library frees."""
+    if not isinstance(found, Tensor):
+        raise TypeError(f"{function} must return a heed.Tensor, not {type(found).__name__}")
+    return lib.result("heed_permute", found, found.ndim, lib.longs(range(found.ndim)))
 
 
 def _handed_over(found: Any, function: str = "the function") -> Any:
@@ -331,7 +338,7 @@ class Tensor:
 
     def __array_function__(self, function: Any, _types: Any, arguments: Any, keywords: Any) -> Any:
         """NumPy's functions see the array that the tensor holds."""
-        return function(*_in_numpy(arguments), **{name: _in_numpy(one) for name, one in keywords.items()})
+        return function(*_in_numpy(arguments), **{name: _in_numpy(value) for name, value in keywords.items()})
 
     def assign(self, data: Like) -> None:
         """Overwrites the elements in place, also those of a view such as x[:, 1]. The shape must match.
@@ -444,10 +451,10 @@ class Tensor:
         """Returns the tensor without these axes of size 1; None removes all of them."""
         shape = self.shape
         axes = _axes(axis) if axis is not None else [i for i, extent in enumerate(shape) if extent == 1]
-        for one in axes or []:
-            if not -len(shape) <= one < len(shape) or shape[one] != 1:
-                raise IndexError(f"squeeze: axis {one} of shape {shape} does not have extent 1")
-        gone = {one % len(shape) for one in axes or []}
+        for squeezed in axes or []:
+            if not -len(shape) <= squeezed < len(shape) or shape[squeezed] != 1:
+                raise IndexError(f"squeeze: axis {squeezed} of shape {shape} does not have extent 1")
+        gone = {squeezed % len(shape) for squeezed in axes or []}
         return self.reshape([extent for i, extent in enumerate(shape) if i not in gone])
 
     def unsqueeze(self, axis: int) -> "Tensor":
@@ -478,11 +485,11 @@ class Tensor:
         found, extents, axis = self, [], 0
         lists: List[Array] = []  # of indices
         first = place = 0  # the axis of the first of them, and where it is in the result
-        for one in _each_key(key, shape):
-            if one is None:
+        for part in _each_key(key, shape):
+            if part is None:
                 extents.append(1)
-            elif isinstance(one, slice):
-                begin, end, step = one.indices(shape[axis])
+            elif isinstance(part, slice):
+                begin, end, step = part.indices(shape[axis])
                 if step < 1:
                     raise IndexError("the step of a slice must be positive")
                 end = max(begin, end)
@@ -490,24 +497,24 @@ class Tensor:
                     found = found._slice(axis, begin, end, step)
                 extents.append(-(-(end - begin) // step))
                 axis += 1
-            elif isinstance(one, tuple):
+            elif isinstance(part, tuple):
                 if lists and (axis != first + len(lists) or place != len(extents)):
                     raise IndexError("lists of indices must follow each other: index twice, x[...][...]")
                 if not lists:
                     first, place = axis, len(extents)
-                for indices, extent in one:
+                for indices, extent in part:
                     if extent not in (None, shape[axis]):
                         raise IndexError(f"a mask of extent {extent} for an axis of {shape[axis]}")
                     lists.append(_in_range(indices, shape[axis]))
                     axis += 1
-            elif isinstance(one, (int, np.integer)) and not isinstance(one, bool):
-                at = int(one) + (shape[axis] if one < 0 else 0)
+            elif isinstance(part, (int, np.integer)) and not isinstance(part, bool):
+                at = int(part) + (shape[axis] if part < 0 else 0)
                 if not 0 <= at < shape[axis]:
-                    raise IndexError(f"index {one} is out of range for an axis of {shape[axis]}")
+                    raise IndexError(f"index {part} is out of range for an axis of {shape[axis]}")
                 found = found._slice(axis, at, at + 1, 1)
                 axis += 1
             else:
-                raise TypeError(f"a tensor is indexed by numbers, slices, lists and masks, not by {type(one).__name__}")
+                raise TypeError(f"a tensor is indexed by numbers, slices, lists and masks, not by {type(part).__name__}")
         if not lists:
             return found.reshape(extents)
         merged = found.shape[first : first + len(lists)]
@@ -576,7 +583,7 @@ def _is_contiguous(shape: Tuple[int, ...], strides: Tuple[int, ...]) -> bool:
 def _in_numpy(value: Any) -> Any:
     """Replaces the tensors in arguments by arrays."""
     if isinstance(value, (list, tuple)):
-        return [_in_numpy(one) for one in value] if isinstance(value, list) else tuple(map(_in_numpy, value))
+        return [_in_numpy(element) for element in value] if isinstance(value, list) else tuple(map(_in_numpy, value))
     return value.numpy() if isinstance(value, Tensor) else value
 
 
@@ -587,11 +594,11 @@ def _is_bool(data: Any) -> bool:
 def _each_key(key: Any, shape: Tuple[int, ...]) -> List[Any]:
     """Converts an index to a list of numbers, slices, lists (from _picks()) and None; expands "..."."""
     keys = list(key) if isinstance(key, tuple) else [key]
-    keys = [_picks(one) if isinstance(one, (list, np.ndarray, Tensor)) else one for one in keys]
-    given = builtins.sum(len(one) if isinstance(one, tuple) else one is not None and one is not ... for one in keys)
+    keys = [_picks(part) if isinstance(part, (list, np.ndarray, Tensor)) else part for part in keys]
+    given = builtins.sum(len(part) if isinstance(part, tuple) else part is not None and part is not ... for part in keys)
     if given > len(shape):
         raise IndexError(f"{given} indices for a tensor of shape {shape}")
-    dots = [at for at, one in enumerate(keys) if one is ...] or [len(keys)]
+    dots = [at for at, part in enumerate(keys) if part is ...] or [len(keys)]
     if len(dots) > 1:
         raise IndexError("an index can have only one '...'")
     keys[dots[0] : dots[0] + 1] = [slice(None)] * (len(shape) - given)

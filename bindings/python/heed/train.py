@@ -35,7 +35,7 @@ class Setting:
     def allowed(self) -> str:
         """The allowed values as text: "0 to 1", "post or pre", or the type."""
         if self.choices:
-            return " or ".join(repr(one) if not one else one for one in self.choices)
+            return " or ".join(repr(choice) if not choice else choice for choice in self.choices)
         return self.kind if self.low is None else f"{self.low:g} to {self.high:g}"
 
 
@@ -44,7 +44,7 @@ class Settings(Mapping[str, Setting]):
 
     def __init__(self, task: str, all_of_them: List[Setting]) -> None:
         self.task = task
-        self._all = {one.name: one for one in all_of_them}
+        self._all = {setting.name: setting for setting in all_of_them}
 
     def __getitem__(self, name: str) -> Setting:
         """Returns the setting with a dotted name. Raises KeyError if the task has no such setting."""
@@ -57,13 +57,13 @@ class Settings(Mapping[str, Setting]):
         return len(self._all)
 
     def _rows(self) -> List[Tuple[str, str, str, str]]:
-        return [(one.name, json.dumps(one.default), one.allowed, one.help) for one in self.values()]
+        return [(setting.name, json.dumps(setting.default), setting.allowed, setting.help) for setting in self.values()]
 
     def __repr__(self) -> str:
         rows = [("setting", "default", "allowed"), *[row[:3] for row in self._rows()]]
         widths = [min(40, max(len(row[c]) for row in rows)) for c in range(3)]
         texts = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)) for row in rows]
-        helps = ["help", *[one.help for one in self.values()]]
+        helps = ["help", *[setting.help for setting in self.values()]]
         return "\n".join(f"{text}  {help}" for text, help in zip(texts, helps))
 
     def _repr_html_(self) -> str:
@@ -76,7 +76,7 @@ class Settings(Mapping[str, Setting]):
 
 def tasks() -> Dict[str, Dict[str, Any]]:
     """Returns all tasks by name: what each learns, and the columns that train() takes."""
-    return {one["name"]: one for one in lib.listing("tasks")}
+    return {task["name"]: task for task in lib.listing("tasks")}
 
 
 def settings(task: str, *, own_data: bool = True) -> Settings:
@@ -85,7 +85,7 @@ def settings(task: str, *, own_data: bool = True) -> Settings:
     ``own_data``: True for the defaults with your own data, False for those with generated data.
     """
     found = lib.result_json("heed_task_settings", lib.encoded(task, "task"), int(own_data))
-    return Settings(task, [Setting(**one) for one in found])
+    return Settings(task, [Setting(**setting) for setting in found])
 
 
 def train(
@@ -185,7 +185,7 @@ class Comparison:
 
         Without a validation part it chooses by the test part, and warns. Raises KeyError if there is no such run.
         """
-        found = [one for one in self._found["runs"] if choice in (None, one["choice"]) and seed in (None, one["seed"])]
+        found = [run for run in self._found["runs"] if choice in (None, run["choice"]) and seed in (None, run["seed"])]
         if not found:
             raise KeyError(f"there is no run of {choice!r}" + ("" if seed is None else f" with the seed {seed}"))
         row = next(row for row in self.rows if row["choice"] == found[0]["choice"])
