@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "heed/autograd/cases/op_cases.h"
 #include "heed/core/backend.h"
 #include "heed/core/device.h"
 #include "heed/heed.h"

@@ -420,8 +420,8 @@ heed_status heed_cross_validate(const char* task, const char* settings, const he
 /// number of combinations to draw; ranges need it) and "halving" (short trainings choose which are
 /// trained in full). `out`: an object with "rows" (for each choice its metrics, costs and the
 /// difference from the first), "runs" (choice, seed and folder of each, best first by the
-/// validation part; without one, by the test part), "text" and "markdown" (tables) and "mattered"
-/// (what explains the differences, or ""). Otherwise as heed_train().
+/// validation part; without one, by the test part), "text" and "markdown" (tables). Otherwise as
+/// heed_train().
 heed_status heed_compare_trainings(const char* task, const char* settings, const heed_examples* examples,
                                    size_t count, const char* folder, heed_progress progress, void* context,
                                    char** out);

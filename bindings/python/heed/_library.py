@@ -15,9 +15,7 @@ import signal
 import tempfile
 import threading
 import weakref
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Union
-
-from ._header import FUNCTIONS, NUMBERS, RELEASE, STOP, TYPES, shown
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 Path = Union[str, "os.PathLike[str]"]
 

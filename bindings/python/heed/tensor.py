@@ -160,13 +160,6 @@ def _handed_over(found: Any, function: str = "the function") -> Any:
     return lib.result("heed_permute", found, found.ndim, lib.longs(range(found.ndim)))
 
 
-def _handed_over(found: Any, function: str = "the function") -> Any:
-    """Returns a new handle of a tensor, which the library frees."""
-    if not isinstance(found, Tensor):
-        raise TypeError(f"{function} must return a heed.Tensor, not {type(found).__name__}")
-    return lib.result("heed_permute", found, found.ndim, lib.longs(range(found.ndim)))
-
-
 def _alike(a: Like, b: Like) -> Pair:
     """Converts two operands to tensors; a non-tensor takes the dtype and device of the other."""
     first = a if isinstance(a, Tensor) else (b._operand(a) if isinstance(b, Tensor) else Tensor(a))
