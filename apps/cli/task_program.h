@@ -139,7 +139,7 @@ using AddCommand = std::function<std::function<int()>(CLI::App& app, const TaskP
 /// the command score, which prints the probability of given targets.
 int run_task_program(const TaskProgram& program, int argc, char** argv,
                      const std::vector<AddCommand>& commands = {add_train, add_evaluate, add_predict});
-/// The same for the task of a row in tasks.cpp; apps/CMakeLists.txt makes a main() of it.
+/// Runs the program of a task that has a row in tasks.cpp; apps/CMakeLists.txt makes its main().
 int run_task(const char* name, int argc, char** argv);
 
 /// Adds --data, --source, --target and the other flags for pairs, and the flags for tables.
