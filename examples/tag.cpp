@@ -116,10 +116,10 @@ class Tagger : public SequenceEncoder {
   Linear output_;
 };
 
-class TagLearner : public Learner {
+class TagTask : public Task {
  public:
-  TagLearner(const TaskKind& kind, Settings given)
-      : Learner(kind, std::move(given)),
+  TagTask(const TaskEntry& entry, Settings given)
+      : Task(entry, std::move(given)),
         data_(settings_.read<TagData>("data")),
         batch_size_(settings_.read<PredictionSettings>("prediction").batch_size) {
     unit_ = "texts";
@@ -288,10 +288,10 @@ class TagLearner : public Learner {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const TaskKind kind =
-      make_task_kind<TagLearner>({"tag", "Trains, evaluates and uses a model that tags each word of a text",
-                                  Stacks::encoder, tag_metrics, tag_settings, names_file});
-  programs::TaskProgram program{.kind = kind,
+  const TaskEntry entry =
+      make_task_entry<TagTask>({"tag", "Trains, evaluates and uses a model that tags each word of a text",
+                                Stacks::encoder, tag_metrics, tag_settings, names_file});
+  programs::TaskProgram program{.entry = entry,
                                 .by_rule = "the place value of each word in a number",
                                 .suits = "a few thousand short texts",
                                 .example = "--data tagged.tsv --out runs/tagged",

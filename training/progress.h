@@ -54,10 +54,10 @@ const Metric* first_not_finite(std::span<const Metric> metrics);
 struct Evaluation {
   std::vector<Metric> metrics;
   std::string keep_best_by;  ///< name of the metric that decides which weights are best
-  /// For a sample of the validation data (Task::sample()): the tokens or texts that were read, and
+  /// For a sample of the validation data (Objective::sample()): the tokens or texts that were read, and
   /// their total; 0: all were read.
   std::int64_t sample = 0, all = 0;
-  std::string unit = {};  ///< of both; empty: Task::unit()
+  std::string unit = {};  ///< of both; empty: Objective::unit()
   /// How answers were found, if a measurement of the trained run may find others: "greedy search".
   std::string how = {};
 };

@@ -15,7 +15,7 @@ namespace heed {
 /// The results of one batch of a step, besides its gradients.
 struct BatchOutcome {
   struct Term {
-    std::string name;  ///< "loss" for the task's own, or an auxiliary loss's name
+    std::string name;  ///< "loss" for the objective's own, or an auxiliary loss's name
     Tensor sum;        ///< over the batch, one element
   };
   std::int64_t count = 0;   ///< number of targets

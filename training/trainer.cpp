@@ -17,8 +17,8 @@ namespace heed {
 // Steps take 32 bits in the optimizer's state, and batches number the random streams with 32 bits.
 constexpr std::int64_t most_batches = std::numeric_limits<std::int32_t>::max();
 
-static std::int64_t batches_in(Task& task, std::int64_t epoch) {
-  const std::int64_t batches = task.batches(epoch);
+static std::int64_t batches_in(Objective& objective, std::int64_t epoch) {
+  const std::int64_t batches = objective.batches(epoch);
   check(batches >= 1, "trainer: epoch ", epoch, " has ", batches, " batches; there is no data to train on");
   return batches;
 }
@@ -46,14 +46,15 @@ void check_recording(std::string_view what) {
         "RecordingScope that turned it off");
 }
 
-Trainer::Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks callbacks, Ranks* ranks)
-    : task_(task),
+Trainer::Trainer(Objective& objective, const TrainerOptions& options, TrainerCallbacks callbacks,
+                 Ranks* ranks)
+    : objective_(objective),
       options_((check_options(options), options)),
       stop_requested_(callbacks.stop_requested),
       schedule_(options.learning_rate ? options.learning_rate : make_schedule(options.schedule)),
-      trained_(trained_parameters(task.model(), options.part_rates)),
+      trained_(trained_parameters(objective.model(), options.part_rates)),
       exchange_(ranks && ranks->count() > 1
-                    ? std::make_unique<GradientExchange>(task.model(), trained_.parameters, *ranks)
+                    ? std::make_unique<GradientExchange>(objective.model(), trained_.parameters, *ranks)
                     : nullptr),
       optimizer_(trained_.parameters, options.optimizer, trained_.rates,
                  exchange_ ? exchange_->owned() : std::vector<bool>()),
@@ -64,7 +65,7 @@ Trainer::Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks cal
   if (options_.ema_decay > 0)
     average_ = std::make_unique<MovingAverage>(trained_.parameters, options_.ema_decay);
   for (std::int64_t epoch = 0; epoch < options_.epochs; ++epoch) {
-    last_batch_ = checked_sum("trainer: batches", last_batch_, batches_in(task, epoch));
+    last_batch_ = checked_sum("trainer: batches", last_batch_, batches_in(objective, epoch));
     check(last_batch_ <= most_batches, "trainer: ", options_.epochs, " epochs are more than ", most_batches,
           " batches; give fewer epochs");
   }
@@ -77,8 +78,8 @@ Trainer::Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks cal
                                     steps_, ", and epochs = ", options_.epochs, " take ", of_epochs));
     steps_ = options_.steps > 0 ? std::min(steps_, of_epochs) : of_epochs;
   }
-  watch_ =
-      std::make_unique<TrainingWatch>(options_, std::move(callbacks), state_, steps_, task_.unit(), device_);
+  watch_ = std::make_unique<TrainingWatch>(options_, std::move(callbacks), state_, steps_, objective_.unit(),
+                                           device_);
 }
 
 Trainer::~Trainer() = default;
@@ -195,7 +196,7 @@ BatchOutcome Trainer::run_batch() {
   Context context = Context::train(options_.seed, static_cast<std::uint32_t>(state_.batches_done + 1));
   context.observations = &outcome.observations;
   const auto objective = [&] {
-    return scale_objective(task_.loss(state_.epoch, state_.batch, context), context, outcome);
+    return scale_objective(objective_.loss(state_.epoch, state_.batch, context), context, outcome);
   };
   if (autocast_)
     autocast_->backward(objective);
@@ -204,13 +205,13 @@ BatchOutcome Trainer::run_batch() {
   return outcome;
 }
 
-/// Returns the loss of a batch: the task's, and the auxiliary losses that layers left in the
+/// Returns the loss of a batch: the objective's, and the auxiliary losses that layers left in the
 /// context.
 Tensor Trainer::scale_objective(const Loss& batch, const Context& context, BatchOutcome& outcome) {
   check(batch.sum.defined() && batch.sum.count() == 1, "trainer: the loss of a batch must have one element");
   if (batch.count <= 0)
-    fail("trainer: batch ", state_.batch, " of epoch ", state_.epoch, " has ", batch.count, " ", task_.unit(),
-         "; leave such batches out");
+    fail("trainer: batch ", state_.batch, " of epoch ", state_.epoch, " has ", batch.count, " ",
+         objective_.unit(), "; leave such batches out");
   const auto count = static_cast<double>(batch.count);
   outcome.count = batch.count;
   outcome.terms.push_back({"loss", batch.sum.detach()});
@@ -226,7 +227,7 @@ Tensor Trainer::scale_objective(const Loss& batch, const Context& context, Batch
 
 void Trainer::advance() {
   ++state_.batches_done;
-  if (++state_.batch < batches_in(task_, state_.epoch)) return;
+  if (++state_.batch < batches_in(objective_, state_.epoch)) return;
   state_.batch = 0;
   ++state_.epoch;
 }
@@ -269,9 +270,9 @@ void Trainer::open(RunFolder* folder) {
   if (load()) check_resumed();
   if (folder_) folder_->write_config();
   if (options_.precision != Precision::f32)
-    autocast_ = std::make_unique<Autocast>(task_.model(), options_.precision, state_.loss_scale);
+    autocast_ = std::make_unique<Autocast>(objective_.model(), options_.precision, state_.loss_scale);
   optimizer_.compute_in(dtype_in(options_.precision));
-  watch_->open(folder_, batches_in(task_, 0));
+  watch_->open(folder_, batches_in(objective_, 0));
   if (const std::string remark = precision_remark(options_.precision, device_); !remark.empty())
     watch_->say(remark);
   if (const int count = exchange_ ? exchange_->count() : 1; options_.accumulation < count)
@@ -307,7 +308,7 @@ void Trainer::check_resumed() {
   check(state_.step <= steps_, "cannot resume: the run has made ", state_.step,
         " steps, but this training ends after ", steps_,
         "; set training.steps to at least as many, or start a new run");
-  const std::int64_t batches = batches_in(task_, state_.epoch);
+  const std::int64_t batches = batches_in(objective_, state_.epoch);
   check(batches == state_.epoch_batches, "cannot resume: epoch ", state_.epoch, " has ", batches,
         " batches, but had ", state_.epoch_batches,
         " when the checkpoint was made; the data or the batching changed");
@@ -320,15 +321,15 @@ void Trainer::check_resumed() {
                             ": the last bits of results may differ from an uninterrupted run"));
 }
 
-/// Returns rank 0's measurement, computed with the help of the other ranks. `sample`: as Task::sample().
+/// Returns rank 0's measurement, computed with the help of the other ranks. `sample`: as Objective::sample().
 Evaluation Trainer::measure(std::int64_t sample) {
   const NoGrad no_grad;
   const AveragedWeights averaged(average_.get());
-  task_.set_sample(sample);
-  task_.ranks_ = exchange_ ? &exchange_->ranks() : nullptr;
-  Evaluation evaluation = task_.evaluate();
-  task_.ranks_ = nullptr;
-  task_.set_sample(0);
+  objective_.set_sample(sample);
+  objective_.ranks_ = exchange_ ? &exchange_->ranks() : nullptr;
+  Evaluation evaluation = objective_.evaluate();
+  objective_.ranks_ = nullptr;
+  objective_.set_sample(0);
   return exchange_ ? exchange_->broadcast(std::move(evaluation)) : evaluation;
 }
 
@@ -342,7 +343,7 @@ void Trainer::save(bool as_best) {
   if (loss_scale()) state_.loss_scale = autocast_->loss_scale_state();
   state_.losses_since_record = meter_.sums();
   state_.tokens_since_record = meter_.tokens();
-  state_.epoch_batches = batches_in(task_, state_.epoch);
+  state_.epoch_batches = batches_in(objective_, state_.epoch);
   state_.platform = platform_name(device_);
   watch_->save();
   const bool only_averages = average_ && !watch_->evaluates();

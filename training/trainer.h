@@ -28,9 +28,9 @@ class TrainingWatch;
 /// A model with its data and loss, to be trained by a Trainer. Results must depend only on the
 /// arguments (and the seed in the context), so that a resumed run sees the same data as an
 /// uninterrupted one.
-class Task {
+class Objective {
  public:
-  virtual ~Task() = default;
+  virtual ~Objective() = default;
   virtual Module& model() = 0;
   /// The number of batches in an epoch (counted from 0); at least one.
   virtual std::int64_t batches(std::int64_t epoch) = 0;
@@ -53,7 +53,7 @@ class Task {
 
  protected:
   /// The most held-out tokens or texts that the current evaluation may read; 0: all. Evaluations
-  /// that are only shown read a sample (TrainerOptions::shown_sample), always the same one. A task
+  /// that are only shown read a sample (TrainerOptions::shown_sample), always the same one. An objective
   /// may ignore this; such evaluations then take longer.
   std::int64_t sample() const { return sample_; }
 
@@ -69,7 +69,7 @@ void check_options(const TrainerOptions& options);
 /// Throws an Error if recording is off on this thread (NoGrad), since there would be no gradients.
 void check_recording(std::string_view what);
 
-/// Trains the model of a task.
+/// Trains the model of an objective.
 ///
 /// A gradient or loss that is not finite ends training with an Error naming the step and the
 /// parameter; the weights and the last checkpoint stay as they were before that step. On the CPU
@@ -80,15 +80,16 @@ void check_recording(std::string_view what);
 /// After the first step, a message reports tensors that received gradients but are not parameters
 /// of the model, because their module was never registered.
 ///
-/// Several processes, each with a Trainer for the same task, options and data, share the batches of
+/// Several processes, each with a Trainer for the same objective, options and data, share the batches of
 /// every step (gradient_exchange.h); the result is bit-identical to a single-process run. Only rank
 /// 0 has a folder and reports. All ranks start from its weights, and a stop requested on one rank
 /// stops all ranks.
 class Trainer {
  public:
-  /// Throws if an option is out of range. The task, and `ranks` unless null, must outlive the
+  /// Throws if an option is out of range. The objective, and `ranks` unless null, must outlive the
   /// trainer.
-  Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks callbacks = {}, Ranks* ranks = nullptr);
+  Trainer(Objective& objective, const TrainerOptions& options, TrainerCallbacks callbacks = {},
+          Ranks* ranks = nullptr);
   ~Trainer();
 
   /// Trains to the end. With a folder, continues from its checkpoint if there is one, and writes
@@ -123,10 +124,10 @@ class Trainer {
   void check_run();
   bool any_rank(bool mine);
   TrainingParts parts(std::map<std::string, Tensor>& moments) {
-    return {task_.model(), optimizer_, average_.get(), exchange_ ? &moments : nullptr};
+    return {objective_.model(), optimizer_, average_.get(), exchange_ ? &moments : nullptr};
   }
 
-  Task& task_;
+  Objective& objective_;
   TrainerOptions options_;
   std::function<bool()> stop_requested_;
   Schedule schedule_;

@@ -45,7 +45,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Trains a cell in its own process. Returns the exit status.
-int train_cell(const TaskKind& kind, const ComparisonCell& cell, const OpenFolder& folder) {
+int train_cell(const TaskEntry& entry, const ComparisonCell& cell, const OpenFolder& folder) {
   const InterruptGuard interrupt;
   CellResult result;
   result.settings = cell.settings.json();
@@ -56,7 +56,7 @@ int train_cell(const TaskKind& kind, const ComparisonCell& cell, const OpenFolde
     callbacks.progress = [&](const Progress& progress) { printer.show(progress); };
     callbacks.message = [&](std::string_view text) { printer.message(text); };
     callbacks.stop_requested = InterruptGuard::interrupted;
-    std::optional<CellResult> found = run_cell(kind, cell, folder.path(), callbacks);
+    std::optional<CellResult> found = run_cell(entry, cell, folder.path(), callbacks);
     printer.finish();
     if (!found) return InterruptGuard::exit_status();
     result = std::move(*found);
@@ -70,7 +70,7 @@ int train_cell(const TaskKind& kind, const ComparisonCell& cell, const OpenFolde
   return result.failure.empty() ? exit_success : exit_failure;
 }
 
-pid_t start_cell(const TaskKind& kind, const ComparisonCell& cell, const OpenFolder& folder) {
+pid_t start_cell(const TaskEntry& entry, const ComparisonCell& cell, const OpenFolder& folder) {
   const Descriptor log(folder.open_to_append("log.txt"));
   const pid_t parent = ::getpid(), child = ::fork();
   check(child >= 0, "a process for ", cell.name, " could not be started: ", std::strerror(errno));
@@ -81,7 +81,7 @@ pid_t start_cell(const TaskKind& kind, const ComparisonCell& cell, const OpenFol
   ::dup2(log.value, STDERR_FILENO);
   int status = exit_failure;
   try {
-    status = train_cell(kind, cell, folder);
+    status = train_cell(entry, cell, folder);
   } catch (const std::exception& error) {
     print_message("error", error.what());
   }
@@ -93,12 +93,12 @@ pid_t start_cell(const TaskKind& kind, const ComparisonCell& cell, const OpenFol
 /// progress to log.txt in the cell's folder. Construct it before any device is opened.
 class CellProcesses {
  public:
-  CellProcesses(const TaskKind& kind, std::span<const ComparisonCell> cells, const fs::path& folder)
-      : kind_(kind),
+  CellProcesses(const TaskEntry& entry, std::span<const ComparisonCell> cells, const fs::path& folder)
+      : entry_(entry),
         cells_(cells),
         folder_(folder),
         results_(cells.size()),
-        waiting_(cells_to_train(kind, cells, folder, results_)) {
+        waiting_(cells_to_train(entry, cells, folder, results_)) {
     create_folders(folder);
     opened_.emplace(folder);
     if (waiting_.size() < cells.size())
@@ -116,7 +116,7 @@ class CellProcesses {
         for (const auto& [process, cell] : running_) ::kill(process, SIGTERM);
       if (stop && running_.empty()) break;
       for (; !stop && next < waiting_.size() && running_.size() < static_cast<std::size_t>(jobs); ++next)
-        running_[start_cell(kind_, cells_[waiting_[next]], opened(waiting_[next]))] = waiting_[next];
+        running_[start_cell(entry_, cells_[waiting_[next]], opened(waiting_[next]))] = waiting_[next];
       collect();
     }
     const std::string fate = opened_->fate();
@@ -167,7 +167,7 @@ class CellProcesses {
                                          ", seed ", cells_[cell].seed, ": ", outcome));
   }
 
-  const TaskKind& kind_;
+  const TaskEntry& entry_;
   std::span<const ComparisonCell> cells_;
   fs::path folder_;
   std::optional<OpenFolder> opened_;  // the folder, once it is made
@@ -248,7 +248,7 @@ class CompareCommand {
     const Comparison found = compare(
         plan, folder,
         [&](std::span<const ComparisonCell> cells) {
-          return CellProcesses(plan.kind, cells, folder).run(jobs);
+          return CellProcesses(plan.entry, cells, folder).run(jobs);
         },
         [](std::string_view text) { print_message("compare", std::string(text)); });
     std::cout << (table == "text"   ? comparison_text(found.rows)
@@ -263,31 +263,31 @@ class CompareCommand {
 
  private:
   ComparisonPlan make_plan(int jobs) const {
-    const TaskKind* kind = nullptr;
+    const TaskEntry* entry = nullptr;
     try {
-      kind = &task_kind(task_.value());
+      entry = &task_entry(task_.value());
     } catch (const Error& error) {
       throw SettingsError(concat_text("--task: ", error.what()));
     }
-    Settings settings = training_settings(*kind, given_settings(*kind));
-    if (settings.get<std::int64_t>("threads") == 0) {
+    Settings settings = training_settings(*entry, given_settings(*entry));
+    if (settings.read<RuntimeSettings>("").threads == 0) {
       const int processors = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
       settings.set("threads", std::to_string(std::max(1, processors / jobs)), "--jobs");
     }
-    ComparisonPlan plan{*kind, settings, {}, {}, {}};
+    ComparisonPlan plan{*entry, settings, {}, {}, {}};
     if (attention_.given()) plan.attentions = parts_of(attention_.value());
     plan.halving = halving_;
     plan.draws = random_.given() ? random_.count(1, 10'000) : 0;
     for (const std::string& assignment : grid_) plan.settings.push_back(varied_setting(assignment));
     for (const std::string& assignment : assignments_)
-      if (!is_plain(*kind, assignment)) {
+      if (!is_plain(*entry, assignment)) {
         const std::string name = assigned_name(assignment);
         plan.settings.push_back({name, parts_of(assignment.substr(name.size() + 1))});
       }
     std::vector<std::string> names;
     for (const Setting& setting : settings.declared()) names.push_back(setting.name);
     for (const ComparedSetting& setting : plan.settings) {
-      if (!belongs_to_attention(kind->stacks, setting.name)) check_name("setting", setting.name, names);
+      if (!belongs_to_attention(entry->stacks, setting.name)) check_name("setting", setting.name, names);
       if (steps_.given() && setting.name == "training.steps")
         throw SettingsError("--steps and --set training.steps set the same setting: give one");
     }
@@ -297,7 +297,7 @@ class CompareCommand {
     for (const std::string& seed : parts_of(seeds_.value(settings.json("seed")))) {
       Settings checked = settings;
       checked.set("seed", seed, "--seeds");
-      plan.seeds.push_back(checked.get<std::int64_t>("seed"));
+      plan.seeds.push_back(checked.read<RuntimeSettings>("").seed);
     }
     return plan;
   }
@@ -313,22 +313,22 @@ class CompareCommand {
 
   /// A single value that does not belong to an attention, applied below the flags. Settings of an attention
   /// are applied after it is chosen.
-  static bool is_plain(const TaskKind& kind, const std::string& assignment) {
+  static bool is_plain(const TaskEntry& entry, const std::string& assignment) {
     const std::string name = assigned_name(assignment);
-    return !belongs_to_attention(kind.stacks, name) &&
+    return !belongs_to_attention(entry.stacks, name) &&
            parts_of(assignment.substr(name.size() + 1)).size() == 1;
   }
 
   /// Returns the given settings in the order --config < --set < flags.
-  GivenSettings given_settings(const TaskKind& kind) const {
+  GivenSettings given_settings(const TaskEntry& entry) const {
     GivenSettings given{.config = config_.value()};
     const auto add = [&](const std::string& name, const std::string& value, const std::string& origin) {
       given.settings.push_back({name, value, origin});
     };
     for (const std::string& assignment : assignments_)
-      if (const std::string name = assigned_name(assignment); is_plain(kind, assignment))
+      if (const std::string name = assigned_name(assignment); is_plain(entry, assignment))
         add(name, assignment.substr(name.size() + 1), "--set " + assignment);
-    const Settings settings = kind.settings(true);
+    const Settings settings = entry.settings(true);
     const std::vector<std::string> rest = app_->remaining();
     for (std::size_t i = 0; i < rest.size(); ++i) {
       std::string flag = rest[i], value;

@@ -143,7 +143,7 @@ class EvaluateCommand {
     Run run = run_.open(input_kind(files));
     const std::string part = part_.value("valid");
     const Measurement measurement = files.empty() ? run.measure(part) : run.measure_files(files);
-    print_remarks(run_.program(), run.learner());
+    print_remarks(run_.program(), run.task());
     if (errors_.given()) write_mistakes(measurement);
     Json result = files.empty() ? Json{{"part", part}} : Json{{"files", files}};
     result.update(Json::parse(measurement.json));
@@ -185,8 +185,8 @@ class ScoreCommand {
     const std::vector<std::string> files = files_.given();
     if (files.empty()) throw SettingsError("score needs the pairs to score: " + files_.names());
     Run run = run_.open(input_kind(files));
-    TextToTextLearner& learner = text_to_text(run.learner());
-    for (const TargetScore& score : learner.score(learner.read_files(files))) {
+    TextToTextTask& task = text_to_text(run.task());
+    for (const TargetScore& score : task.score(task.read_files(files))) {
       if (json_)
         std::cout << Json{{"log_probability", score.log_probability},
                           {"perplexity", score.perplexity()},
@@ -196,7 +196,7 @@ class ScoreCommand {
         std::cout << formatted("%.4f\t%.4f\n", score.log_probability, score.perplexity());
     }
     flush_output();
-    print_remarks(run_.program(), run.learner());
+    print_remarks(run_.program(), run.task());
     return exit_success;
   }
 

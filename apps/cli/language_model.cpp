@@ -85,7 +85,7 @@ class GenerateCommand {
 
   /// Generates texts for a prompt. An invalid prompt is an error of the command line.
   std::vector<Prediction> write_texts(Run& run, const std::string& prompt) {
-    TextWriter& writer = text_writer(run.learner());
+    TextWriter& writer = text_writer(run.task());
     try {
       writer.check_prompt(prompt);
     } catch (const Error& error) {
@@ -116,7 +116,7 @@ std::function<int()> add_generate(CLI::App& app, const TaskProgram& program) {
 int main(int argc, char** argv) {
   using namespace heed::programs;
   TaskProgram program{
-      .kind = heed::task_kind("language_model"),
+      .entry = heed::task_entry("language_model"),
       .by_rule = "English sentences",
       .suits = "a text of about a megabyte (tinyshakespeare: examples/configs/tinyshakespeare.json)",
       .example = "--data book.txt --valid-fraction 0.05 --out runs/book",

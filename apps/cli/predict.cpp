@@ -24,7 +24,7 @@ class PredictCommand {
   PredictCommand(CLI::App& command, const TaskProgram& program)
       : answer_(program.answer), run_(command, program, program.predict_flags), capture_(command) {
     source_.add(command, "--source", "FILE", "Lines to answer, one answer each; default: standard input");
-    if (program.kind.read_rows) {
+    if (program.entry.read_rows) {
       data_.add(command, "--data", "FILE",
                 "Instead of lines: a table (csv, tsv, jsonl) in the format of the training data; one answer "
                 "per row");
@@ -46,7 +46,7 @@ class PredictCommand {
     Run run = run_.open(data_.given() ? Reads::rows : Reads::lines);
     data_.given() ? answer_rows(run) : answer_lines(run);
     capture_.save();
-    print_remarks(run_.program(), run.learner());
+    print_remarks(run_.program(), run.task());
     if (failed_ == 0) return exit_success;
     print_message(run_.program(), concat_text("error: lines without an answer: ", failed_, " of ", number_));
     return exit_failure;
@@ -80,7 +80,7 @@ class PredictCommand {
     const std::string file = data_.value(), given = run.settings().get<std::string>("data.format");
     format_ = given.empty() ? table_format(file) : given;
     Waiting waiting;
-    run.learner().read_table(file, [&](std::string text, const TableCells& row) {
+    run.task().read_table(file, [&](std::string text, const TableCells& row) {
       if (keep_columns_ && number_ + std::ssize(waiting.texts) == 0) print_header(row);
       waiting.texts.push_back(std::move(text));
       waiting.errors.emplace_back();

@@ -127,7 +127,7 @@ class RunPage {
     const auto turn = answering_.wait();
     Run& run = newest_run();
     CaptureFile capture;
-    const Prediction answer = run.predict(std::vector<std::string>{line_of(body, run.task())},
+    const Prediction answer = run.predict(std::vector<std::string>{line_of(body, run.task_name())},
                                           {.capture = &capture, .return_errors = true})
                                   .front();
     if (!answer.error.empty()) throw Refusal{422, answer.error};

@@ -48,8 +48,8 @@ std::string SettingFlag::text() const {
   return all;
 }
 
-void add_encoding_flags(const TaskKind& kind, std::vector<SettingFlag>& flags) {
-  if (kind.settings(true).has("data.encoding"))
+void add_encoding_flags(const TaskEntry& entry, std::vector<SettingFlag>& flags) {
+  if (entry.settings(true).has("data.encoding"))
     flags.insert(flags.end(), {"data.encoding", "data.on_bad_bytes"});
 }
 
@@ -65,8 +65,8 @@ std::vector<const SettingFlag*> given_flags(const std::vector<SettingFlag>& flag
   return given;
 }
 
-void add_setting_flags(CLI::App& command, const TaskKind& kind, std::vector<SettingFlag>& flags) {
-  const Settings settings = kind.settings(true);
+void add_setting_flags(CLI::App& command, const TaskEntry& entry, std::vector<SettingFlag>& flags) {
+  const Settings settings = entry.settings(true);
   for (SettingFlag& one : flags) {
     const Setting& setting = settings.setting(one.setting);
     command.option_defaults()->group(help_group(one.setting));
@@ -143,7 +143,7 @@ void add_decoding_flags(TaskProgram& program) {
 
 RunFlags::RunFlags(CLI::App& command, const TaskProgram& program, const std::vector<SettingFlag>& flags,
                    bool reads_files)
-    : program_(program.kind.name), kind_(program.kind), flags_(flags) {
+    : program_(program.entry.name), entry_(program.entry), flags_(flags) {
   run_.add(command, "--run", "RUN", "Folder of a trained run");
   weights_.add(command, "--weights", "WHICH",
                "best: of the best evaluation; last: of the last checkpoint; default: best if there is one");
@@ -151,9 +151,9 @@ RunFlags::RunFlags(CLI::App& command, const TaskProgram& program, const std::vec
   add_set_flag(command, assignments_);
   command.add_flag("--unverified", unverified_,
                    "Also accepts files that were changed after the run wrote them");
-  if (reads_files) add_encoding_flags(program.kind, flags_);
+  if (reads_files) add_encoding_flags(program.entry, flags_);
   flags_.insert(flags_.end(), runtime_flags.begin(), runtime_flags.begin() + 2);
-  add_setting_flags(command, program.kind, flags_);
+  add_setting_flags(command, program.entry, flags_);
 }
 
 Run RunFlags::open(Reads reads) const {
@@ -167,7 +167,7 @@ Run RunFlags::open(Reads reads) const {
   options.settings = assignments_;
   for (const SettingFlag* flag : given_flags(flags_))
     options.settings.push_back(flag->setting + "=" + flag->text());
-  options.kind = &kind_;
+  options.entry = &entry_;
   options.reads = reads;
   Run run = Run::open(run_.value(), options);
   apply_threads(run.settings());
@@ -187,7 +187,7 @@ TextOptions RunFlags::options_of_lines(const Run& run, bool of_file) const {
 }
 
 DataFlags::DataFlags(CLI::App& command, const TaskProgram& program)
-    : reads_parallel_(program.kind.settings(true).has("data.source")) {
+    : reads_parallel_(program.entry.settings(true).has("data.source")) {
   data_.add(command, "--data", "PATH", program.files);
   if (!reads_parallel_) return;
   source_.add(command, "--source", "PATH", "Instead of --data: sources, one per line");
@@ -217,18 +217,18 @@ void CaptureFlags::save() const {
   if (capture_.given()) content_.save(capture_.value(), capture_.overwrite);
 }
 
-void print_remarks(const std::string& program, Learner& learner) {
-  for (const std::string& text : learner.take_remarks()) print_message(program, text);
+void print_remarks(const std::string& program, Task& task) {
+  for (const std::string& text : task.take_remarks()) print_message(program, text);
 }
 
 int run_task_program(const TaskProgram& program, int argc, char** argv,
                      const std::vector<AddCommand>& commands) {
-  CLI::App app(std::string(program.kind.summary) + ".\nWithout data flags, it learns " + program.by_rule +
+  CLI::App app(std::string(program.entry.summary) + ".\nWithout data flags, it learns " + program.by_rule +
                    ", from generated data.",
-               std::string(program.kind.name));
+               std::string(program.entry.name));
   std::vector<std::function<int()>> bodies;
   for (const AddCommand& add : commands) bodies.push_back(add(app, program));
-  if (program.kind.stacks == Stacks::encoder_decoder) bodies.push_back(add_score(app, program));
+  if (program.entry.stacks == Stacks::encoder_decoder) bodies.push_back(add_score(app, program));
   return run_commands(app, argc, argv, bodies);
 }
 

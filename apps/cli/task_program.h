@@ -32,7 +32,7 @@ struct SettingFlag {
 
 /// The parts of a task's program that differ between tasks.
 struct TaskProgram {
-  const TaskKind& kind;
+  const TaskEntry& entry;
   std::string by_rule;                           ///< the built-in data, used without data flags
   std::string suits;                             ///< the user data that its defaults suit
   std::string example;                           ///< example flags of train, for the help
@@ -54,9 +54,9 @@ void add_table_flags(TaskProgram& program, const std::vector<SettingFlag>& colum
 /// have the first two.
 inline const std::vector<SettingFlag> runtime_flags = {"threads", {"device", "", "DEVICE"}, "precision"};
 /// Adds flags for the encoding of files, if the task reads files.
-void add_encoding_flags(const TaskKind& kind, std::vector<SettingFlag>& flags);
+void add_encoding_flags(const TaskEntry& entry, std::vector<SettingFlag>& flags);
 /// Adds the flags to a command, which keeps references to them.
-void add_setting_flags(CLI::App& command, const TaskKind& kind, std::vector<SettingFlag>& flags);
+void add_setting_flags(CLI::App& command, const TaskEntry& entry, std::vector<SettingFlag>& flags);
 /// Returns the flags given on the command line. Throws a SettingsError for two flags of one
 /// setting.
 std::vector<const SettingFlag*> given_flags(const std::vector<SettingFlag>& flags);
@@ -82,7 +82,7 @@ class RunFlags {
 
  private:
   std::string program_;
-  const TaskKind& kind_;
+  const TaskEntry& entry_;
   TextFlag run_, weights_, config_;
   bool unverified_ = false;
   std::vector<std::string> assignments_;
@@ -119,7 +119,7 @@ class CaptureFlags {
 };
 
 /// Prints the task's remarks on standard error, with the program's name.
-void print_remarks(const std::string& program, Learner& learner);
+void print_remarks(const std::string& program, Task& task);
 
 template <class Command>
 std::function<int()> add_command(CLI::App& app, const TaskProgram& program, const char* name,

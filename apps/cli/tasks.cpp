@@ -101,7 +101,7 @@ int heed::programs::run_task(const char* name, int argc, char** argv) {
   const Row& row = *std::ranges::find(rows, std::string_view(name),
                                       [](const Row& one) { return std::string_view(one.name); });
   TaskProgram program{
-      .kind = heed::task_kind(name),
+      .entry = heed::task_entry(name),
       .by_rule = row.by_rule,
       .suits = row.suits,
       .example = row.example,

@@ -44,7 +44,7 @@ class TrainCommand {
     config_.add(command, "--config", "FILE", "JSON file of settings that override the defaults");
     add_set_flag(command, assignments_);
     flags_ = program.train_flags;
-    add_encoding_flags(program.kind, flags_);
+    add_encoding_flags(program.entry, flags_);
     flags_.insert(flags_.end(), {"seed",
                                  "training.steps",
                                  "training.save_every",
@@ -54,7 +54,7 @@ class TrainCommand {
                                  "training.embeddings"});
     flags_.insert(flags_.end(), runtime_flags.begin(), runtime_flags.end());
     flags_.emplace_back("training.tensorboard", "", "", "true");
-    const Settings settings = program.kind.settings(true);
+    const Settings settings = program.entry.settings(true);
     const bool encodes = settings.has("model.encoder_layers");
     for (SettingFlag flag : {SettingFlag("training.epochs"),
                              {"training.schedule.learning_rate"},
@@ -64,8 +64,8 @@ class TrainCommand {
                              {"training.batch_tokens"},
                              {"data.max_tokens", "--max-length"}})
       if (settings.has(flag.setting)) flags_.push_back(std::move(flag));
-    add_setting_flags(command, program.kind, flags_);
-    const bool both = program.kind.stacks == Stacks::encoder_decoder;
+    add_setting_flags(command, program.entry, flags_);
+    const bool both = program.entry.stacks == Stacks::encoder_decoder;
     command.option_defaults()->group("Model");
     attention_.add(
         command, "--attention", "NAME",
@@ -104,9 +104,9 @@ class TrainCommand {
     if (help_settings_) {
       const Settings settings = resolve();
       std::cout << "Defaults for "
-                << (program_.kind.names_data(settings) ? program_.suits
-                                                       : concat_text("generated data (", program_.by_rule,
-                                                                     "); with --data: for ", program_.suits))
+                << (program_.entry.names_data(settings) ? program_.suits
+                                                        : concat_text("generated data (", program_.by_rule,
+                                                                      "); with --data: for ", program_.suits))
                 << "\n\n"
                 << settings_table(settings);
       return exit_success;
@@ -116,7 +116,7 @@ class TrainCommand {
         throw SettingsError("--ranks starts processes itself, as mpirun does: use only one of them");
       const std::unique_ptr<Ranks> ranks = open_mpi(rank_patience());
       muted_ = !ranks->is_first();
-      return as_rank(std::string(program_.kind.name), *ranks, [&] { return train(resolve(), ranks.get()); });
+      return as_rank(std::string(program_.entry.name), *ranks, [&] { return train(resolve(), ranks.get()); });
     }
     const Settings settings = resolve();
     if (print_config_) {
@@ -142,7 +142,7 @@ class TrainCommand {
     check_flags();
     const InterruptGuard interrupt;
     const auto body = [&](Ranks& ranks) {
-      return as_rank(std::string(program_.kind.name), ranks, [&] { return train(settings, &ranks); });
+      return as_rank(std::string(program_.entry.name), ranks, [&] { return train(settings, &ranks); });
     };
     try {
       const int status = run_local_ranks(count, body, InterruptGuard::interrupted, rank_patience());
@@ -177,12 +177,12 @@ class TrainCommand {
     apply_threads(settings, ranks);
     if (profile_) start_profile();
     if (wants_all_folds(settings)) return train_in_folds(settings, request, is_first);
-    const TrainResult result = heed::train(program_.kind, settings, request);
+    const TrainResult result = heed::train(program_.entry, settings, request);
     if (!is_first) return exit_success;  // rank 0 says what came of it
     printer_.finish();
     print_profile();
     const int status = result.finished ? exit_success : interrupted(concat_text("at step ", result.step));
-    write_training_report(program_.kind, request);
+    write_training_report(program_.entry, request);
     if (!result.finished) return status;
     printer_.message(concat_text("done after ", result.step, " steps in ", duration_text(result.seconds),
                                  ": ", out_.value()));
@@ -202,7 +202,7 @@ class TrainCommand {
   }
 
   int train_in_folds(const Settings& settings, const TrainRequest& request, bool is_first) {
-    const FoldsResult result = train_folds(program_.kind, settings, request);
+    const FoldsResult result = train_folds(program_.entry, settings, request);
     if (!is_first) return exit_success;
     printer_.finish();
     print_profile();
@@ -224,7 +224,7 @@ class TrainCommand {
       given.settings.push_back({flag->setting, flag->text(), flag->flag});
     given.attention = {attention_.optional(), decoder_.optional(), cross_.optional(), preset_.optional()};
     std::vector<std::string> notes;
-    Settings settings = training_settings(program_.kind, given, &notes);
+    Settings settings = training_settings(program_.entry, given, &notes);
     for (const std::string& note : notes)
       if (!muted_) printer_.message(note);
     return settings;
@@ -246,7 +246,7 @@ std::function<int()> add_train(CLI::App& app, const TaskProgram& program) {
       add_command<TrainCommand>(app, program, "train", "Trains a model and saves it in the folder of a run");
   app.get_subcommand("train")->footer(
       "Without data flags, it learns " + program.by_rule +
-      ", from generated data.\nExample: " + std::string(program.kind.name) + " train " + program.example +
+      ", from generated data.\nExample: " + std::string(program.entry.name) + " train " + program.example +
       "\nSettings: defaults < --config < --set < flags. --help-settings lists them; the run's config.json "
       "stores them.\nCtrl-C finishes the step, saves a checkpoint and exits with status 130; --resume "
       "continues from there.\n");

@@ -126,7 +126,7 @@ std::vector<ComparisonCell> plan_cells(const ComparisonPlan& plan) {
   check_distinct("settings", names);
   if (plan.draws > 0 && plan.settings.empty() && plan.attentions.size() < 2)
     throw SettingsError("random draws from the choices of the grid and the attentions: give some");
-  const std::string chosen = attention_settings(plan.kind.stacks).front();
+  const std::string chosen = attention_settings(plan.entry.stacks).front();
   if (!attentions.empty() && std::ranges::count(names, chosen) > 0)
     throw SettingsError(concat_text(chosen, " and attention set the same setting: give one"));
   if (std::ranges::count(names, "seed") > 0)
@@ -153,13 +153,13 @@ std::vector<ComparisonCell> plan_cells(const ComparisonPlan& plan) {
     // As in the programs, an attention and its options override the other settings.
     const auto assign = [&](bool of_attention) {
       for (std::size_t i = 0; i < one.values.size(); ++i)
-        if (belongs_to_attention(plan.kind.stacks, names[i]) == of_attention)
+        if (belongs_to_attention(plan.entry.stacks, names[i]) == of_attention)
           settings.assign(names[i] + "=" + one.values[i]);
     };
     assign(false);
-    if (!has_steps && settings.get<std::int64_t>("training.epochs") > 0)
+    if (!has_steps && settings.read<TrainerOptions>("training").epochs > 0)
       settings.set("training.steps", "0", "training.epochs");
-    if (!one.attention.empty()) choose_attentions(settings, plan.kind.stacks, {.attention = one.attention});
+    if (!one.attention.empty()) choose_attentions(settings, plan.entry.stacks, {.attention = one.attention});
     assign(true);
     std::string choice = one.attention;
     for (std::size_t i = 0; i < one.values.size(); ++i)
@@ -182,12 +182,11 @@ std::vector<ComparisonCell> shortened(std::span<const ComparisonCell> cells, std
       if (cell.settings.json(name) != cells.front().settings.json(name))
         throw SettingsError(
             concat_text("halving chooses the steps of each training, and ", name, " is compared"));
-    if (cell.settings.get<std::int64_t>("training.epochs") > 0)
-      throw SettingsError("halving needs training.steps, not training.epochs");
-    const auto all = cell.settings.get<std::int64_t>("training.steps"),
-               warmup = cell.settings.get<std::int64_t>("training.schedule.warmup_steps");
+    const auto training = cell.settings.read<TrainerOptions>("training");
+    if (training.epochs > 0) throw SettingsError("halving needs training.steps, not training.epochs");
+    const std::int64_t warmup = training.schedule.warmup_steps * steps / training.steps;
     cell.settings.set("training.steps", std::to_string(steps), "halving");
-    cell.settings.set("training.schedule.warmup_steps", std::to_string(warmup * steps / all), "halving");
+    cell.settings.set("training.schedule.warmup_steps", std::to_string(warmup), "halving");
     cell.name += concat_text("-steps", steps);
     cell.part = "valid";
   }

@@ -30,11 +30,11 @@ constexpr const char* result_name = "result.json";
 constexpr const char* data_name = "data";  // examples that were in memory
 
 /// Returns the GFLOP of the matrix products in one training step.
-double gflops_of_step(Learner& learner) {
-  learner.prepare_training();
+double gflops_of_step(Task& task) {
+  task.prepare_training();
   Context context = Context::train(0, 1);
   start_profile();
-  const Loss loss = learner.loss(0, 0, context);
+  const Loss loss = task.loss(0, 0, context);
   const Tensor more = context.auxiliary_loss();
   backward(more.defined() ? loss.sum + more : loss.sum);
   stop_profile();
@@ -152,7 +152,7 @@ std::int64_t read_peak_bytes(const fs::path& run) {
 
 }  // namespace
 
-std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& cell, const fs::path& folder,
+std::optional<CellResult> run_cell(const TaskEntry& entry, const ComparisonCell& cell, const fs::path& folder,
                                    const TrainerCallbacks& callbacks) {
   create_folders(folder);
   const OpenFolder opened(folder);
@@ -167,7 +167,7 @@ std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& c
   reset_peak_memory(device);
   const bool goes_on = path_exists(run_folder / "config.json");
   const TrainResult trained =
-      train(kind, cell.settings,
+      train(entry, cell.settings,
             {.folder = run_folder, .resume = goes_on, .callbacks = callbacks, .report = false});
   if (!trained.finished) return std::nullopt;
   result.steps = trained.step;
@@ -175,8 +175,8 @@ std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& c
   result.peak_bytes =
       std::max(static_cast<std::int64_t>(memory_stats(device).peak_bytes), read_peak_bytes(run_folder));
 
-  Run run = Run::open(run_folder, {.kind = &kind});
-  result.parameters = run.learner().model().parameter_count();
+  Run run = Run::open(run_folder, {.entry = &entry});
+  result.parameters = run.task().model().parameter_count();
   result.part = !cell.part.empty() ? cell.part : run.has_part("test") ? "test" : "valid";
   result.data = run.data_digest(result.part);
   try {
@@ -192,7 +192,7 @@ std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& c
       result.validation = run.measure("valid").metrics;
     result.seconds_per_example =
         taken.count() / static_cast<double>(std::max<std::int64_t>(measurement.count, 1));
-    result.step_gflops = gflops_of_step(run.learner());
+    result.step_gflops = gflops_of_step(run.task());
   } catch (const Interrupted&) {
     return std::nullopt;
   }
@@ -214,14 +214,14 @@ namespace {
 /// The digests of the parts of the data of cells, read once for cells with the same data.
 class ComparedData {
  public:
-  explicit ComparedData(const TaskKind& kind) : kind_(kind) {}
+  explicit ComparedData(const TaskEntry& entry) : entry_(entry) {}
   void check_measurable(const ComparisonCell& cell);
   void check_same(const ComparisonCell& cell, const fs::path& folder);
 
  private:
   const std::map<std::string, std::string>& digests(const ComparisonCell& cell);
 
-  const TaskKind& kind_;
+  const TaskEntry& entry_;
   std::map<std::string, std::map<std::string, std::string>> known_;  // by the settings of the data
 };
 
@@ -231,9 +231,9 @@ const std::map<std::string, std::string>& ComparedData::digests(const Comparison
     key.erase(name);
   const auto [known, is_new] = known_.try_emplace(key.dump());
   if (is_new) {
-    const std::unique_ptr<Learner> learner = kind_.make(cell.settings);
-    learner->read_data();
-    known->second = learner->data_digests();
+    const std::unique_ptr<Task> task = entry_.make(cell.settings);
+    task->read_data();
+    known->second = task->data_digests();
   }
   return known->second;
 }
@@ -259,10 +259,10 @@ void ComparedData::check_same(const ComparisonCell& cell, const fs::path& folder
 
 }  // namespace
 
-std::vector<std::size_t> cells_to_train(const TaskKind& kind, std::span<const ComparisonCell> cells,
+std::vector<std::size_t> cells_to_train(const TaskEntry& entry, std::span<const ComparisonCell> cells,
                                         const fs::path& folder,
                                         std::vector<std::optional<CellResult>>& results) {
-  ComparedData data(kind);
+  ComparedData data(entry);
   std::vector<std::size_t> waiting;
   for (std::size_t i = 0; i < cells.size(); ++i) {
     results[i] = read_result(cells[i], folder / cells[i].name);
@@ -287,10 +287,10 @@ void write_result(const CellResult& result, const OpenFolder& cell) {
   cell.write(result_name, dumped(json_of(result)) + "\n");
 }
 
-void keep_examples(const TaskKind& kind, std::span<const Examples> examples, const fs::path& folder,
+void keep_examples(const TaskEntry& entry, std::span<const Examples> examples, const fs::path& folder,
                    Settings& settings) {
   if (examples.empty()) return;
-  const ExampleFiles files(kind, examples);
+  const ExampleFiles files(entry, examples);
   files.set_paths(settings);
   rebase_data_paths(settings, files.folder(), folder / data_name);
   create_folders(folder);
@@ -304,15 +304,15 @@ void keep_examples(const TaskKind& kind, std::span<const Examples> examples, con
   }
 }
 
-CellTrainer sequential_trainer(const TaskKind& kind, const fs::path& folder,
+CellTrainer sequential_trainer(const TaskEntry& entry, const fs::path& folder,
                                const TrainerCallbacks& callbacks) {
-  return [&kind, folder, callbacks](std::span<const ComparisonCell> cells) {
+  return [&entry, folder, callbacks](std::span<const ComparisonCell> cells) {
     std::vector<std::optional<CellResult>> results(cells.size());
-    for (const std::size_t i : cells_to_train(kind, cells, folder, results)) {
+    for (const std::size_t i : cells_to_train(entry, cells, folder, results)) {
       if (callbacks.stop_requested && callbacks.stop_requested()) break;
       if (callbacks.message) callbacks.message(concat_text(cells[i].choice, ", seed ", cells[i].seed));
       try {
-        results[i] = run_cell(kind, cells[i], folder / cells[i].name, callbacks);
+        results[i] = run_cell(entry, cells[i], folder / cells[i].name, callbacks);
       } catch (const DeviceLost&) {
         throw;
       } catch (const Interrupted&) {
@@ -355,12 +355,12 @@ void check_comparison_folder(const fs::path& folder) {
         " has tables but no cells of a comparison: name a folder that is new or empty");
 }
 
-void check_cell(const TaskKind& kind, const ComparisonCell& cell) {
-  kind.make(cell.settings)->check_settings();
+void check_cell(const TaskEntry& entry, const ComparisonCell& cell) {
+  entry.make(cell.settings)->check_settings();
   if (wants_all_folds(cell.settings))
     throw SettingsError("a cell is one training: choose folds (data.folds) with data.fold=1,2,...");
-  if (cell.settings.get<std::int64_t>("training.steps") == 0 &&
-      cell.settings.get<std::int64_t>("training.epochs") == 0)
+  const auto training = cell.settings.read<TrainerOptions>("training");
+  if (training.steps == 0 && training.epochs == 0)
     throw SettingsError("training.steps is 0: there is nothing to compare");
 }
 
@@ -382,13 +382,14 @@ Comparison compare(const ComparisonPlan& plan, const fs::path& folder, const Cel
                    const std::function<void(std::string_view)>& say) {
   Comparison found{plan_cells(plan)};
   for (const ComparisonCell& cell : found.cells)  // report what cannot be trained before training anything
-    check_cell(plan.kind, cell);
+    check_cell(plan.entry, cell);
   check_comparison_folder(folder);
   const auto is_measured = [](const auto& one) { return one.has_value(); };
   std::vector<ComparisonRow> failed;  // in short trainings
   if (plan.halving) {
     const std::size_t choices = found.cells.size() / plan.seeds.size();
-    for (const std::int64_t steps : halving_steps(choices, plan.base.get<std::int64_t>("training.steps"))) {
+    for (const std::int64_t steps :
+         halving_steps(choices, plan.base.read<TrainerOptions>("training").steps)) {
       const std::vector<ComparisonCell> shorter = shortened(found.cells, steps);
       say(concat_text(shorter.size() / plan.seeds.size(), " choices, ", steps, " steps each"));
       const auto results = train_cells(shorter);
@@ -430,7 +431,7 @@ Comparison compare(const ComparisonPlan& plan, const fs::path& folder, const Cel
   opened.write("table.md", comparison_markdown(found.rows));
   opened.write("table.jsonl", comparison_json_lines(found.rows));
   opened.write("report.html",
-               comparison_html(concat_text("Comparison: ", plan.kind.name), found.rows, progress));
+               comparison_html(concat_text("Comparison: ", plan.entry.name), found.rows, progress));
   return found;
 }
 

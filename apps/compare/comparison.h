@@ -29,7 +29,7 @@ struct ComparedSetting {
 };
 
 struct ComparisonPlan {
-  const TaskKind& kind;
+  const TaskEntry& entry;
   Settings base;                               ///< shared by all cells
   std::vector<std::string> attentions = {};    ///< empty: that of `base`
   std::vector<ComparedSetting> settings = {};  ///< the grid: all combinations
@@ -85,7 +85,7 @@ struct CellResult {
 
 /// Trains a cell in its folder, or resumes it, and evaluates it. Returns nothing if it was stopped, after
 /// saving a checkpoint. Throws an Error if it fails.
-std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& cell,
+std::optional<CellResult> run_cell(const TaskEntry& entry, const ComparisonCell& cell,
                                    const std::filesystem::path& folder, const TrainerCallbacks& callbacks);
 
 /// Reads the result in a cell's folder; nothing if there is none or the cell failed. If the result or run
@@ -95,7 +95,7 @@ std::optional<CellResult> read_result(const ComparisonCell& cell, const std::fil
 /// Returns the indices of cells without a result; `results` receives the results of the others. Throws as
 /// read_result() does, an Error for a finished cell that was trained on other data, and a SettingsError if
 /// the data of a cell has no part to evaluate on.
-std::vector<std::size_t> cells_to_train(const TaskKind& kind, std::span<const ComparisonCell> cells,
+std::vector<std::size_t> cells_to_train(const TaskEntry& entry, std::span<const ComparisonCell> cells,
                                         const std::filesystem::path& folder,
                                         std::vector<std::optional<CellResult>>& results);
 
@@ -105,13 +105,13 @@ void write_result(const CellResult& result, const OpenFolder& cell);
 
 /// Writes examples from memory to files in the comparison folder, and sets the settings to them.
 /// Throws an Error if the folder has different examples.
-void keep_examples(const TaskKind& kind, std::span<const Examples> examples,
+void keep_examples(const TaskEntry& entry, std::span<const Examples> examples,
                    const std::filesystem::path& folder, Settings& settings);
 
 /// Returns the result of each cell, training cells that have none; empty: training was stopped.
 using CellTrainer = std::function<std::vector<std::optional<CellResult>>(std::span<const ComparisonCell>)>;
 /// Returns a trainer of one cell after another in this process. A failing cell does not stop the others.
-CellTrainer sequential_trainer(const TaskKind& kind, const std::filesystem::path& folder,
+CellTrainer sequential_trainer(const TaskEntry& entry, const std::filesystem::path& folder,
                                const TrainerCallbacks& callbacks);
 
 // --- the table (summary.cpp)

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "heed/apps/tasks/learner.h"
+#include "heed/apps/tasks/task.h"
 #include "heed/base/error.h"
 #include "heed/core/tensor.h"
 #include "heed/text/safetensors.h"

@@ -25,19 +25,19 @@ RunContent run_content(Run& run, const Tensors& weights, const Tokenizer& tokeni
   Json settings = Json::parse(run.settings().json());
   const std::string begin = settings.value(Json::json_pointer("/tokenizer/begin"), ""),
                     end = settings.value(Json::json_pointer("/tokenizer/end"), "");
-  RunContent content{.task = std::string(run.task()),
+  RunContent content{.task = std::string(run.task_name()),
                      .settings = std::move(settings),
                      .weights = {},
                      .vocabulary = tokenizer.vocabulary_size(),
                      .begin = find_mark_id(tokenizer, begin.empty() ? "<s>" : begin),
                      .end = find_mark_id(tokenizer, end.empty() ? "</s>" : end),
                      .pad = find_mark_id(tokenizer, "<pad>")};
-  if (run.task() == "language_model" && !run.settings().read<Generation>("generation").past_end) {
+  if (run.task_name() == "language_model" && !run.settings().read<Generation>("generation").past_end) {
     content.ends = {content.end};
     for (const std::string& mark : run.settings().read<TextTokenizer>("tokenizer").more_ends)
       content.ends.push_back(tokenizer.id_of(mark));
   }
-  content.labels = run.learner().known_classes();
+  content.labels = run.task().known_classes();
   for (const auto& [name, tensor] : weights)
     if (tensor.dtype() == DType::f32)
       content.weights[name] = Tensor::from(tensor.to_vector<float>(), tensor.shape());
@@ -51,9 +51,9 @@ struct Tokenizers {
 };
 
 Tokenizers tokenizers_of_exported(Run& run) {
-  const auto files = run.learner().files();
+  const auto files = run.task().files();
   const auto found = files.find("tokenizer.json"), own = files.find("target_tokenizer.json");
-  check(found != files.end(), "this ", run.task(), " run has no tokenizer: it reads no text");
+  check(found != files.end(), "this ", run.task_name(), " run has no tokenizer: it reads no text");
   const Tokenizer source = Tokenizer::from_json(found->second, found->first);
   if (own == files.end()) return {source, source};
   return {source, Tokenizer::from_json(own->second, own->first), true};
@@ -114,9 +114,8 @@ ExchangeReport export_run(const std::filesystem::path& path, const std::filesyst
   using namespace hub;
   Run run = Run::open(path, {.device = "cpu", .settings = {"int8_weights=false"}});
   const Tokenizers tokenizers = tokenizers_of_exported(run);
-  RunContent content =
-      run_content(run, merge_low_rank(model_state(run.learner().model()), model_config(run.settings())),
-                  tokenizers.target);
+  RunContent content = run_content(
+      run, merge_low_rank(model_state(run.task().model()), model_config(run.settings())), tokenizers.target);
   const Architecture& architecture = find_architecture(content);
   // A causal model adds no mark at the end; in a masked model, tokenizer.begin decides.
   const bool is_one_stack =
@@ -140,7 +139,7 @@ ExchangeReport export_run(const std::filesystem::path& path, const std::filesyst
     write_file_atomically(folder / "config.json", plan.config.dump(2) + "\n");
   });
   return {
-      std::string(architecture.name), std::string(run.task()), run.learner().model().parameter_count(), {}};
+      std::string(architecture.name), std::string(run.task_name()), run.task().model().parameter_count(), {}};
 }
 
 std::map<std::string, Tensor> published_tensors(Run& run, const std::map<std::string, Tensor>& ours) {

@@ -318,8 +318,8 @@ void save_imported_weights(RunFolder& folder, Module& model) {
 
 /// A published folder as a run whose model is not built yet.
 struct ImportedRun {
-  std::unique_ptr<Learner> learner;  ///< with its files
-  Tensors weights;                   ///< by the names of its model
+  std::unique_ptr<Task> task;  ///< with its files
+  Tensors weights;             ///< by the names of its model
   std::string architecture;
   std::vector<std::string> remarks;
 };
@@ -336,23 +336,23 @@ ImportedRun imported(const fs::path& folder) {
     take_text_limits(folder_of_model(folder), plan, model);
   std::vector<std::string> remarks = std::move(model.remarks);
   remarks.insert(remarks.end(), plan.remarks.begin(), plan.remarks.end());
-  const TaskKind& kind = task_kind(plan.task);
-  Settings settings = kind.settings(true);
+  const TaskEntry& entry = task_entry(plan.task);
+  Settings settings = entry.settings(true);
   settings.merge(plan.settings.dump(), "config.json");
   NamedFiles files = imported_files(model.texts, config, plan, settings, remarks);
   Tensors weights = our_weights(model.tensors, model.unread, plan, folder.string());
   if (!plan.labels.empty()) files["classes.json"] = classes_to_json(plan.labels);
-  std::unique_ptr<Learner> learner = kind.make(std::move(settings));
-  learner->open_files([&](std::string_view name) {
+  std::unique_ptr<Task> task = entry.make(std::move(settings));
+  task->open_files([&](std::string_view name) {
     const auto found = files.find(std::string(name));
     check(found != files.end(), "a published model has no ", name);
     return found->second;
   });
-  learner->check_build();
+  task->check_build();
   const Tokenizer tokenizer = Tokenizer::from_json(files.at("tokenizer.json"), "tokenizer.json");
   fit_vocabulary(weights, tokenizer.vocabulary_size(), remarks);
-  fit_positions(weights, learner->settings());
-  return {std::move(learner), std::move(weights), std::string(architecture.name), std::move(remarks)};
+  fit_positions(weights, task->settings());
+  return {std::move(task), std::move(weights), std::string(architecture.name), std::move(remarks)};
 }
 
 // --- folders opened in place
@@ -397,8 +397,8 @@ struct LastRead {
 class PublishedRun : public RunFiles {
  public:
   PublishedRun(const fs::path& folder, const RunManifest& manifest, std::string digest, ImportedRun made)
-      : RunFiles(folder, made.learner->settings().json("", 2) + "\n", manifest),
-        files_(made.learner->files()),
+      : RunFiles(folder, made.task->settings().json("", 2) + "\n", manifest),
+        files_(made.task->files()),
         weights_(std::move(made.weights)),
         digest_(std::move(digest)),
         remarks_(std::move(made.remarks)) {}
@@ -412,13 +412,13 @@ class PublishedRun : public RunFiles {
       of_weights.add({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
     }
     std::string digest = of_weights.hex();
-    of_all.add(digest + made.learner->settings().json("", 2) + "\n");
+    of_all.add(digest + made.task->settings().json("", 2) + "\n");
     RunManifest manifest;
-    for (const auto& [name, content] : made.learner->files()) {
+    for (const auto& [name, content] : made.task->files()) {
       of_all.add(name + content);
       manifest.files[name] = compute_digest(content);
     }
-    manifest.task = made.learner->kind().name;
+    manifest.task = made.task->entry().name;
     manifest.identity = of_all.hex();
     return std::make_shared<PublishedRun>(folder, manifest, std::move(digest), std::move(made));
   }
@@ -459,16 +459,16 @@ ExchangeReport import_run(const std::filesystem::path& folder, const std::filesy
   using namespace hub;
   RunFolder::check_new(out);
   ImportedRun made = imported(folder);
-  Learner& learner = *made.learner;
-  learner.build({});
-  load_model_state(learner.model(), made.weights, folder.string());
-  const std::string name(learner.kind().name);
+  Task& task = *made.task;
+  task.build({});
+  load_model_state(task.model(), made.weights, folder.string());
+  const std::string name(task.entry().name);
   fill_new_folder(out, [&](const std::filesystem::path& staged) {
     RunFolder run =
-        RunFolder::create(staged, {name, learner.settings().json("", 2) + "\n", learner.files(), {}, {}});
-    save_imported_weights(run, learner.model());
+        RunFolder::create(staged, {name, task.settings().json("", 2) + "\n", task.files(), {}, {}});
+    save_imported_weights(run, task.model());
   });
-  return {std::move(made.architecture), name, learner.model().parameter_count(), std::move(made.remarks)};
+  return {std::move(made.architecture), name, task.model().parameter_count(), std::move(made.remarks)};
 }
 
 std::shared_ptr<const RunFiles> open_run(const std::filesystem::path& folder, bool verify) {

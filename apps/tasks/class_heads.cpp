@@ -90,7 +90,7 @@ NamedFiles ClassHead::learned_files(const LabelledText& train) const {
       throw SettingsError(
           concat_text("data.label_type is ", type, ", but a label is ", quoted_label(name), ", a text"));
   if (is_text)
-    classes = ordered_as_in(settings_.read<TrainingSettings>("training").from, kind_.name, classes);
+    classes = ordered_as_in(settings_.read<TrainingSettings>("training").from, entry_.name, classes);
   return {{"classes.json", classes_to_json(classes)}};
 }
 
@@ -196,7 +196,7 @@ Measurement ClassHead::measurement(const std::vector<Output>& scores, const std:
   const ClassQuality quality = this->quality(scores, targets, classes.size());
   const Figures figures = this->figures(quality, scores, text);
   Measurement measurement;
-  measurement.metrics = metrics_of(kind_.metrics.first(figures.values.size()), figures.values);
+  measurement.metrics = metrics_of(entry_.metrics.first(figures.values.size()), figures.values);
   measurement.count = static_cast<std::int64_t>(scores.size());
   Json json;
   for (const Metric& metric : measurement.metrics)

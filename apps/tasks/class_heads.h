@@ -63,8 +63,8 @@ class ClassHead {
   using Target = ClassSet;
   static constexpr bool has_classes = true;
 
-  ClassHead(const TaskKind& kind, const Settings& settings)
-      : kind_(kind),
+  ClassHead(const TaskEntry& entry, const Settings& settings)
+      : entry_(entry),
         settings_(settings),
         separator_(settings.read<LabelledData>("data").reading.label_separator) {}
   virtual ~ClassHead() = default;
@@ -154,7 +154,7 @@ class ClassHead {
     return classes;
   }
 
-  const TaskKind& kind_;
+  const TaskEntry& entry_;
   const Settings& settings_;
   const std::string separator_;  // between the names of a set of classes
   std::vector<std::string> classes_;

@@ -148,21 +148,21 @@ class ImageInput {
 };
 
 template <class Input, class Head>
-using Classifier = LabelledLearner<Input, Head, draw_expressions>;
+using Classifier = LabelledTask<Input, Head, draw_expressions>;
 
-std::unique_ptr<Learner> make_classifier(const TaskKind& kind, Settings settings) {
+std::unique_ptr<Task> make_classifier(const TaskEntry& entry, Settings settings) {
   const auto data = settings.read<LabelledData>("data");
   const bool images = ImageInput::reads(data), several = !data.reading.label_separator.empty();
   if (images && several) throw SettingsError("data.label_separator is for texts, not for images");
-  if (images) return std::make_unique<Classifier<ImageInput, ClassHead>>(kind, std::move(settings));
-  if (several) return std::make_unique<Classifier<SingleTextInput, ClassSetHead>>(kind, std::move(settings));
-  return std::make_unique<Classifier<SingleTextInput, ClassHead>>(kind, std::move(settings));
+  if (images) return std::make_unique<Classifier<ImageInput, ClassHead>>(entry, std::move(settings));
+  if (several) return std::make_unique<Classifier<SingleTextInput, ClassSetHead>>(entry, std::move(settings));
+  return std::make_unique<Classifier<SingleTextInput, ClassHead>>(entry, std::move(settings));
 }
 
 }  // namespace
 
-const TaskKind& classify_task() {
-  static const TaskKind kind = {
+const TaskEntry& classify_task() {
+  static const TaskEntry entry = {
       "classify",
       "Trains, evaluates and uses a classifier of texts",
       Stacks::encoder,
@@ -181,7 +181,7 @@ const TaskKind& classify_task() {
         const bool images = ImageInput::reads(settings.read<LabelledData>("data"));
         (images ? ImageInput::read_rows : SingleTextInput::read_rows)(settings, file, take, report);
       }};
-  return kind;
+  return entry;
 }
 
 }  // namespace heed

@@ -118,10 +118,10 @@ void handle_overlap(Dialogues& train, const Dialogues& valid, const Dialogues& t
   check(!train.empty(), data.files.file, ": all training dialogues are also in the validation or test data");
 }
 
-class ConverseLearner : public TextToTextLearner {
+class ConverseTask : public TextToTextTask {
  public:
-  ConverseLearner(const TaskKind& kind, Settings settings)
-      : TextToTextLearner(kind, std::move(settings), {.marks = {std::string(turn_end)}, .keeps_end = true}),
+  ConverseTask(const TaskEntry& entry, Settings settings)
+      : TextToTextTask(entry, std::move(settings), {.marks = {std::string(turn_end)}, .keeps_end = true}),
         data_(settings_.read<ConverseData>("data")) {}
 
  protected:
@@ -191,8 +191,8 @@ class ConverseLearner : public TextToTextLearner {
 
 }  // namespace
 
-const TaskKind& converse_task() {
-  static const TaskKind kind = make_task_kind<ConverseLearner>(
+const TaskEntry& converse_task() {
+  static const TaskEntry entry = make_task_entry<ConverseTask>(
       {"converse",
        "Trains, evaluates and uses a model that replies in dialogues",
        Stacks::encoder_decoder,
@@ -203,7 +203,7 @@ const TaskKind& converse_task() {
          {{"turns", "The turns of a dialogue, in which two speakers alternate", false, turn_separator}},
          "txt",
          dialogue_line}}});
-  return kind;
+  return entry;
 }
 
 }  // namespace heed

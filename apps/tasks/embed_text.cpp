@@ -97,10 +97,10 @@ std::string numbers_text(std::span<const float> values) {
 }
 
 /// The input is the first text of a pair, the target the second.
-class EmbedTextLearner : public Learner, public HasOutputs {
+class EmbedTextTask : public Task, public HasOutputs {
  public:
-  EmbedTextLearner(const TaskKind& kind, Settings given)
-      : Learner(kind, std::move(given)),
+  EmbedTextTask(const TaskEntry& entry, Settings given)
+      : Task(entry, std::move(given)),
         scale_(settings_.read<EmbedTextTraining>("training").scale),
         batch_size_(settings_.read<PredictionSettings>("prediction").batch_size),
         normalises_(settings_.read<VectorSettings>("prediction").normalise) {
@@ -232,12 +232,12 @@ class EmbedTextLearner : public Learner, public HasOutputs {
 
 }  // namespace
 
-const TaskKind& embed_text_task() {
-  static const TaskKind kind = make_task_kind<EmbedTextLearner>(
+const TaskEntry& embed_text_task() {
+  static const TaskEntry entry = make_task_entry<EmbedTextTask>(
       {"embed_text",
        "Trains, evaluates and uses a model that embeds texts as vectors, from pairs that belong together",
        Stacks::encoder, embed_kinds, embed_text_settings, names_pairs, pair_examples()});
-  return kind;
+  return entry;
 }
 
 }  // namespace heed

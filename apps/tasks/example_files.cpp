@@ -29,20 +29,20 @@ void check_cell(const std::string& cell, const ExampleColumn& column, const auto
 }
 
 /// Returns the content of the file with the rows.
-std::string content_of(const TaskKind& kind, const ExampleTable& table, const Examples& examples) {
+std::string content_of(const TaskEntry& entry, const ExampleTable& table, const Examples& examples) {
   const std::size_t given = examples.columns.size();
   std::vector<std::string> names;
   for (const ExampleColumn& column : table.columns)
     names.push_back(concat_text(column.name, column.optional ? " (may be left out)" : ""));
-  check(given >= required_columns(table) && given <= table.columns.size(), kind.name, ": the examples of \"",
+  check(given >= required_columns(table) && given <= table.columns.size(), entry.name, ": the examples of \"",
         examples.part, "\" have ", given, given == 1 ? " column" : " columns", ", but expected are ",
         listed(names));
   const std::size_t rows = examples.columns[0].size();
   for (std::size_t c = 1; c < given; ++c)
-    check(examples.columns[c].size() == rows, kind.name, ": the columns of \"", examples.part,
+    check(examples.columns[c].size() == rows, entry.name, ": the columns of \"", examples.part,
           "\" have different lengths: ", rows, " of ", table.columns[0].name, " and ",
           examples.columns[c].size(), " of ", table.columns[c].name);
-  check(rows > 0, kind.name, ": the examples of \"", examples.part, "\" are empty");
+  check(rows > 0, entry.name, ": the examples of \"", examples.part, "\" are empty");
   std::string content;
   std::vector<std::string> row(given);
   for (std::size_t i = 0; i < rows; ++i) {
@@ -50,7 +50,7 @@ std::string content_of(const TaskKind& kind, const ExampleTable& table, const Ex
     for (std::size_t c = 0; c < given; ++c) {
       row[c] = examples.columns[c][i];
       check_cell(row[c], table.columns[c], [&] {
-        return concat_text(kind.name, ": row ", i, " of \"", examples.part, "\": the ",
+        return concat_text(entry.name, ": row ", i, " of \"", examples.part, "\": the ",
                            table.columns[c].name);
       });
       if (!table.line) object[std::string(table.columns[c].name)] = row[c];
@@ -77,35 +77,35 @@ void rebase_data_paths(Settings& settings, const fs::path& from, const fs::path&
   }
 }
 
-Settings example_layout(const TaskKind& kind, Settings settings) {
-  const ExampleTable& table = kind.examples.front();
+Settings example_layout(const TaskEntry& entry, Settings settings) {
+  const ExampleTable& table = entry.examples.front();
   apply_table_layout(table, required_columns(table), settings);
   return settings;
 }
 
-ExampleFiles::ExampleFiles(const TaskKind& kind, std::span<const Examples> examples) : kind_(kind) {
-  check(!kind.examples.empty(), "the task ", kind.name, " accepts no examples from memory; name files");
+ExampleFiles::ExampleFiles(const TaskEntry& entry, std::span<const Examples> examples) : entry_(entry) {
+  check(!entry.examples.empty(), "the task ", entry.name, " accepts no examples from memory; name files");
   for (const Examples& part : examples) {
-    check(std::ranges::count(parts_, part.part) == 0, kind.name, ": the examples of \"", part.part,
+    check(std::ranges::count(parts_, part.part) == 0, entry.name, ": the examples of \"", part.part,
           "\" are given twice");
     parts_.push_back(part.part);
     if (part.part == "train") train_columns_ = part.columns.size();
-    files_[name_of(part.part)] = content_of(kind, find_table(part.part), part);
+    files_[name_of(part.part)] = content_of(entry, find_table(part.part), part);
   }
   for (const auto& [name, content] : files_) write_output(folder_ / name, content, false);
 }
 
 const ExampleTable& ExampleFiles::find_table(const std::string& part) const {
-  const Settings settings = kind_.settings(true);
+  const Settings settings = entry_.settings(true);
   std::vector<std::string> known;
   for (const char* name : {"train", "valid", "test"})
     if (settings.has(part_setting(name))) known.emplace_back(name);
-  if (std::ranges::count(known, part) > 0) return kind_.examples.front();
-  for (const ExampleTable& table : kind_.examples) {
+  if (std::ranges::count(known, part) > 0) return entry_.examples.front();
+  for (const ExampleTable& table : entry_.examples) {
     if (!table.name.empty() && table.name == part) return table;
     if (!table.name.empty()) known.emplace_back(table.name);
   }
-  fail(kind_.name, " has no examples of the name '", part, "'", suggest_name(part, known), "; there are ",
+  fail(entry_.name, " has no examples of the name '", part, "'", suggest_name(part, known), "; there are ",
        listed(known));
 }
 
@@ -119,7 +119,8 @@ std::string ExampleFiles::path_of(const Examples& examples) const {
 
 void ExampleFiles::set_paths(Settings& settings) const {
   if (std::ranges::count(parts_, "train") == 0)
-    throw SettingsError(concat_text(kind_.name, ": there are no training examples: give the part \"train\""));
+    throw SettingsError(
+        concat_text(entry_.name, ": there are no training examples: give the part \"train\""));
   for (const Setting& one : settings.declared())
     if (is_layout(one) && settings.json(one.name) != one.initial)
       throw SettingsError(
@@ -130,7 +131,7 @@ void ExampleFiles::set_paths(Settings& settings) const {
       throw SettingsError(
           concat_text(setting, " names a file, and examples of \"", part, "\" are in memory: give one"));
   }
-  apply_table_layout(kind_.examples.front(), train_columns_, settings);
+  apply_table_layout(entry_.examples.front(), train_columns_, settings);
   for (const std::string& part : parts_)
     settings.set(part_setting(part), (folder_ / name_of(part)).string(), "examples");
 }

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/apps/tasks/learner.h"
+#include "heed/apps/tasks/task.h"
 #include "heed/base/file.h"
 
 // Examples in memory (apps/tasks/data.h), as files that tasks read.
@@ -22,14 +22,14 @@ void rebase_data_paths(Settings& settings, const std::filesystem::path& from,
 
 /// Sets the layout of examples in memory for a table with the task's required columns, whatever the
 /// layout of the run's own files.
-Settings example_layout(const TaskKind& kind, Settings settings);
+Settings example_layout(const TaskEntry& entry, Settings settings);
 
 /// Examples from memory, written to files in a temporary folder in the layout that the task reads.
 class ExampleFiles {
  public:
   /// Throws an Error naming part, column and row for invalid examples: a wrong number of columns,
   /// columns of different lengths, no rows, or a text that is not UTF-8 or contains a NUL.
-  ExampleFiles(const TaskKind& kind, std::span<const Examples> examples);
+  ExampleFiles(const TaskEntry& entry, std::span<const Examples> examples);
 
   const std::filesystem::path& folder() const { return folder_.path(); }
   /// Names and contents: "train.jsonl".
@@ -43,7 +43,7 @@ class ExampleFiles {
   const ExampleTable& find_table(const std::string& part) const;
   std::string name_of(const std::string& part) const;
 
-  const TaskKind& kind_;
+  const TaskEntry& entry_;
   std::vector<std::string> parts_;
   std::map<std::string, std::string> files_;
   std::size_t train_columns_ = 0;

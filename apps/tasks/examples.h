@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "heed/apps/tasks/data.h"
-#include "heed/apps/tasks/learner.h"
+#include "heed/apps/tasks/task.h"
 #include "heed/autograd/autograd.h"
 #include "heed/base/error.h"
 #include "heed/text/batching.h"
@@ -55,18 +55,18 @@ TaskExamples<Input, Target> picked(const TaskExamples<Input, Target>& all, const
 using Output = std::vector<float>;
 
 /// Returns the output of each input, in order, without gradients. Inputs of similar length are
-/// batched together, and processes that evaluate `task` together share the batches.
+/// batched together, and processes that evaluate `objective` together share the batches.
 /// forward(inputs, context) returns a tensor [B, ...] whose elements are divided evenly among the B
 /// inputs.
 template <class Input, class Forward>
-std::vector<Output> outputs_of(const Task& task, const std::vector<Input>& inputs, const Lengths& lengths,
-                               std::int64_t batch_size, const Forward& forward) {
+std::vector<Output> outputs_of(const Objective& objective, const std::vector<Input>& inputs,
+                               const Lengths& lengths, std::int64_t batch_size, const Forward& forward) {
   const NoGrad no_grad;
   std::vector<Output> all(inputs.size());
   if (inputs.empty()) return all;
   const std::vector<Batch> batches =
       BatchPlan(lengths[0], lengths[1], evaluation_batches(batch_size)).epoch(0);
-  const auto found = task.share_work<float>(batches.size(), [&](std::size_t batch) {
+  const auto found = objective.share_work<float>(batches.size(), [&](std::size_t batch) {
     Context context = Context::inference();
     return forward(pick(inputs, batches[batch]), context).template to_vector<float>();
   });

@@ -13,7 +13,7 @@
 
 // Tasks that learn labels of texts, of pairs of texts or of images. Such a task names an input, which reads
 // examples for a model: texts (here), pairs (match.cpp) or images (classify.cpp); and a head, which says what
-// the outputs mean: classes (class_heads.h) or a number (rate.cpp). LabelledLearner is the rest.
+// the outputs mean: classes (class_heads.h) or a number (rate.cpp). LabelledTask is the rest.
 
 namespace heed {
 
@@ -264,13 +264,13 @@ class SingleTextInput : public TokenizedInput<BoundedTokenizer> {
 /// from by_rule(settings), which does not depend on the run's seed, so that runs with different seeds are
 /// compared on the same examples.
 template <class Input, class Head, LabelledText by_rule(const Settings& settings)>
-class LabelledLearner final : public Learner, public HasOutputs {
+class LabelledTask final : public Task, public HasOutputs {
  public:
-  LabelledLearner(const TaskKind& kind, Settings given)
-      : Learner(kind, std::move(given)),
+  LabelledTask(const TaskEntry& entry, Settings given)
+      : Task(entry, std::move(given)),
         batch_size_(settings_.read<PredictionSettings>("prediction").batch_size),
         input_(settings_),
-        head_(kind, settings_) {
+        head_(entry, settings_) {
     unit_ = Input::unit;
   }
 

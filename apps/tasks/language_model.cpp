@@ -48,7 +48,7 @@ constexpr const char* for_text = R"({
     "optimizer": {"name": "muon", "momentum": 0.9},
     "schedule": {"name": "linear", "learning_rate": 0.008, "warmup_steps": 10}}})";
 
-/// Trained weights take steps of AdamW, whose learning rate follows from the width (TaskKind).
+/// Trained weights take steps of AdamW, whose learning rate follows from the width (TaskEntry).
 constexpr const char* for_tuned_writers = R"({
   "training": {"steps": 1000, "short_share": 0, "optimizer": {"name": "adamw"},
     "schedule": {"name": "cosine", "warmup_steps": 100}}})";
@@ -120,13 +120,12 @@ void check_text_training(const Settings& settings) {
                                     " is only measured with objective=", is_of_masked ? "masked" : "causal"));
 }
 
-std::unique_ptr<Learner> make_text_learner(const TaskKind& kind, Settings settings) {
+std::unique_ptr<Task> make_text_task(const TaskEntry& entry, Settings settings) {
   const std::string remark = choose_positions(settings);
-  std::unique_ptr<Learner> learner = is_masked(settings)
-                                         ? make_masked_learner(kind, std::move(settings))
-                                         : std::make_unique<TextWriter>(kind, std::move(settings));
-  learner->remark(remark);
-  return learner;
+  std::unique_ptr<Task> task = is_masked(settings) ? make_masked_task(entry, std::move(settings))
+                                                   : std::make_unique<TextWriter>(entry, std::move(settings));
+  task->remark(remark);
+  return task;
 }
 
 std::vector<double> metric_values(const TextLoss& loss) {  // in the order of `text_metrics`
@@ -215,15 +214,15 @@ void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_
         "; a character model reads only the characters of its training text, a BPE model any");
 }
 
-TextLearner::TextLearner(const TaskKind& kind, Settings given)
-    : Learner(kind, std::move(given)),
+TextTask::TextTask(const TaskEntry& entry, Settings given)
+    : Task(entry, std::move(given)),
       config_(model_config(settings_)),
       data_(settings_.read<TextData>("data")),
       marks_(settings_.read<TextTokenizer>("tokenizer")),
       text_training_(settings_.read<TextTraining>("training")),
       evaluation_(settings_.read<TextEvaluation>("evaluation")) {}
 
-std::map<std::string, std::string> TextLearner::read_parts() {
+std::map<std::string, std::string> TextTask::read_parts() {
   parts_ = DataParts<LargeText>();
   if (!names_file(settings_)) {
     // The text does not depend on the seed, so that runs with different seeds are compared on the
@@ -250,13 +249,13 @@ std::map<std::string, std::string> TextLearner::read_parts() {
   });
 }
 
-LargeText TextLearner::read(const std::string& file, const TextData& layout, ReadReport& report) const {
+LargeText TextTask::read(const std::string& file, const TextData& layout, ReadReport& report) const {
   LargeText text(data_.memory_bytes);
   read_documents(file, text, layout, report);
   return text;
 }
 
-NamedFiles TextLearner::learned_files() {
+NamedFiles TextTask::learned_files() {
   std::vector<std::string> marks = {text_mark};
   if (is_masked(settings_)) marks.push_back(mask_token);
   std::size_t pieces = 0;
@@ -276,15 +275,15 @@ NamedFiles TextLearner::learned_files() {
   return {{"tokenizer.json", learn_tokenizer(settings_, texts, marks, {.keep_line_breaks = true}).to_json()}};
 }
 
-void TextLearner::open(const ReadFile& read) {
+void TextTask::open(const ReadFile& read) {
   tokenizer_ = Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json");
 }
 
-std::int32_t TextLearner::end_mark() const {
+std::int32_t TextTask::end_mark() const {
   return tokenizer_->id_of(marks_.end.empty() ? text_mark : marks_.end);
 }
 
-void TextLearner::prepare_training() {
+void TextTask::prepare_training() {
   remark(concat_text(parts_.train.characters(), " characters for training, ", parts_.valid.characters(),
                      " for validation; vocabulary ", vocabulary_size()));
   LargeText first;
@@ -303,7 +302,7 @@ void TextLearner::prepare_training() {
 }
 
 /// Returns the number of batches, from the first, whose windows are cut in two.
-std::int64_t TextLearner::short_batches() const {
+std::int64_t TextTask::short_batches() const {
   const auto options = settings_.read<TrainerOptions>("training");
   const std::int64_t of_steps = options.steps * options.accumulation,
                      of_epochs = options.epochs * batches_per_epoch_;
@@ -313,7 +312,7 @@ std::int64_t TextLearner::short_batches() const {
   return std::llround(text_training_.short_share * static_cast<double>(all));
 }
 
-std::vector<Window> TextLearner::windows_at(std::int64_t epoch, std::int64_t batch) {
+std::vector<Window> TextTask::windows_at(std::int64_t epoch, std::int64_t batch) {
   std::vector<Window> windows = windows_.at(epoch, batch);
   const std::int64_t half = windows.front().length / 2;
   if (half == 0 || epoch * batches_per_epoch_ + batch >= short_batches()) return windows;
@@ -325,7 +324,7 @@ std::vector<Window> TextLearner::windows_at(std::int64_t epoch, std::int64_t bat
   return halves;
 }
 
-TokenStream TextLearner::tokenize_stream(const LargeText& documents, std::string_view what) {
+TokenStream TextTask::tokenize_stream(const LargeText& documents, std::string_view what) {
   TokenStream stream(vocabulary_size(), data_.memory_bytes);
   const auto unknown_token = tokenizer_->find("<unk>");
   std::int64_t unknown = 0, all = 0;
@@ -346,7 +345,7 @@ TokenStream TextLearner::tokenize_stream(const LargeText& documents, std::string
   return stream;
 }
 
-Measurement TextLearner::measured(const MeasureSource& source) {
+Measurement TextTask::measured(const MeasureSource& source) {
   const auto read_file = [&](std::span<const std::string> files, const Settings& layout, ReadReport& report) {
     return read(files.front(), layout.read<TextData>("data"), report);
   };
@@ -355,7 +354,7 @@ Measurement TextLearner::measured(const MeasureSource& source) {
                        [&](const LargeText& documents) { return measured_text(documents, by_rule); });
 }
 
-std::vector<std::string> TextLearner::example_lines(std::size_t count) const {
+std::vector<std::string> TextTask::example_lines(std::size_t count) const {
   const LargeText& text = shown_part(parts_);
   const auto most = static_cast<std::size_t>(config_.max_length) - 1;
   TextList all;
@@ -379,8 +378,8 @@ std::vector<std::string> TextLearner::example_lines(std::size_t count) const {
 
 // --- training a writer
 
-TextWriter::TextWriter(const TaskKind& kind, Settings given)
-    : TextLearner(kind, std::move(given)),
+TextWriter::TextWriter(const TaskEntry& entry, Settings given)
+    : TextTask(entry, std::move(given)),
       measured_windows_(evaluation_windows(config_.max_length, evaluation_.stride)),
       generation_(settings_.read<Generation>("generation").options) {
   generation_.context = config_.max_length;
@@ -388,7 +387,7 @@ TextWriter::TextWriter(const TaskKind& kind, Settings given)
 }
 
 void TextWriter::open(const ReadFile& read) {
-  TextLearner::open(read);
+  TextTask::open(read);
   begin_.clear();
   if (!marks_.mark.begin.empty()) begin_ = {tokenizer_->id_of(marks_.mark.begin)};
   generation_.ends.clear();
@@ -398,7 +397,7 @@ void TextWriter::open(const ReadFile& read) {
 }
 
 void TextWriter::prepare_training() {
-  TextLearner::prepare_training();
+  TextTask::prepare_training();
   limit_epochs(is_fine_tuned() ? fine_tuning_epoch_limit : writer_epoch_limit);
 }
 
@@ -546,24 +545,24 @@ void TextWriter::show_inside(Tokens tokens, const std::string& name, CaptureFile
            *tokenizer_);
 }
 
-const TaskKind& language_model_task() {
-  static const TaskKind kind{.name = "language_model",
-                             .summary = "Trains, evaluates and uses a language model",
-                             .stacks = Stacks::decoder,
-                             .metrics = causal_kinds,
-                             .settings = language_model_settings,
-                             .names_data = names_file,
-                             .examples = {{"", {{"text", "A document"}}}},
-                             .fine_tuning = for_tuned_writers,
-                             .make_learner = make_text_learner,
-                             .check_training = check_text_training};
-  return kind;
+const TaskEntry& language_model_task() {
+  static const TaskEntry entry{.name = "language_model",
+                               .summary = "Trains, evaluates and uses a language model",
+                               .stacks = Stacks::decoder,
+                               .metrics = causal_kinds,
+                               .settings = language_model_settings,
+                               .names_data = names_file,
+                               .examples = {{"", {{"text", "A document"}}}},
+                               .fine_tuning = for_tuned_writers,
+                               .make_task = make_text_task,
+                               .check_training = check_text_training};
+  return entry;
 }
 
-TextWriter& text_writer(Learner& learner) {
-  check(learner.kind().name == "language_model", "this is a ", learner.kind().name,
+TextWriter& text_writer(Task& task) {
+  check(task.entry().name == "language_model", "this is a ", task.entry().name,
         " run, which generates no text");
-  return as_interface<TextWriter>(learner, "this run was trained with objective=masked: it fills in ",
+  return as_interface<TextWriter>(task, "this run was trained with objective=masked: it fills in ",
                                   mask_token, " (language_model predict) and generates no text");
 }
 

@@ -127,9 +127,9 @@ void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_
 // --- both objectives
 
 /// Reads the texts, learns the tokenizer and cuts the token stream into windows.
-class TextLearner : public Learner, public HasOutputs {
+class TextTask : public Task, public HasOutputs {
  public:
-  TextLearner(const TaskKind& kind, Settings settings);
+  TextTask(const TaskEntry& entry, Settings settings);
 
   /// Converts the parts to token streams and plans the windows.
   void prepare_training() override;
@@ -179,10 +179,10 @@ class TextLearner : public Learner, public HasOutputs {
 
 // --- the causal objective
 
-/// The learner with the causal objective, which generates text.
-class TextWriter : public TextLearner, public GeneratesText {
+/// The task with the causal objective, which generates text.
+class TextWriter : public TextTask, public GeneratesText {
  public:
-  TextWriter(const TaskKind& kind, Settings settings);
+  TextWriter(const TaskEntry& entry, Settings settings);
 
   void prepare_training() override;
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override;
@@ -220,18 +220,18 @@ class TextWriter : public TextLearner, public GeneratesText {
   GenerationOptions generation_;  // with its ends when the vocabulary is open
 };
 
-/// Returns the learner of a language_model run as a TextWriter. Throws an Error for another task.
-TextWriter& text_writer(Learner& learner);
+/// Returns the task of a language_model run as a TextWriter. Throws an Error for another task.
+TextWriter& text_writer(Task& task);
 
 // --- the masked objective (masked_language_model.cpp)
 
-/// Creates the learner of a language_model run with objective=masked: an encoder
+/// Creates the task of a language_model run with objective=masked: an encoder
 /// (models/language_model.h) that predicts hidden tokens from both sides and fills in given lines.
 /// It has model.decoder_layers layers of model.decoder_attention, which can be any mechanism that
 /// can serve in an encoder.
 ///
 /// Besides the loss of the hidden tokens it measures their accuracy and pseudo_perplexity,
 /// exp(loss). This is not a perplexity, because the model sees most of the text.
-std::unique_ptr<Learner> make_masked_learner(const TaskKind& kind, Settings settings);
+std::unique_ptr<Task> make_masked_task(const TaskEntry& entry, Settings settings);
 
 }  // namespace heed

@@ -35,17 +35,17 @@ struct Filling {
   double probability = 1;
 };
 
-class MaskedLearner : public TextLearner {
+class MaskedTask : public TextTask {
  public:
-  MaskedLearner(const TaskKind& kind, Settings given)
-      : TextLearner(kind, std::move(given)),
+  MaskedTask(const TaskEntry& entry, Settings given)
+      : TextTask(entry, std::move(given)),
         best_(settings_.read<MaskedPrediction>("prediction").best),
         line_begin_(marks_.mark.begin) {}
 
   /// Throws if the tokenizer lacks a mark, because the run could then predict nothing.
   void prepare_training() override {
     if (!line_begin_.empty()) tokenizer_->id_of(line_begin_);
-    TextLearner::prepare_training();
+    TextTask::prepare_training();
     rows_ = training_windows(settings_).rows;
   }
 
@@ -77,7 +77,7 @@ class MaskedLearner : public TextLearner {
   }
 
   std::vector<std::string> example_lines(std::size_t count) const override {
-    std::vector<std::string> lines = TextLearner::example_lines(count);
+    std::vector<std::string> lines = TextTask::example_lines(count);
     for (std::string& line : lines) {  // a word of each to guess
       const std::size_t space = line.find(' ', line.size() / 2), word = space == line.npos ? 0 : space + 1;
       line.replace(word, std::min(line.find(' ', word), line.size()) - word, mask_token);
@@ -94,7 +94,7 @@ class MaskedLearner : public TextLearner {
 
  protected:
   void open(const ReadFile& read) override {
-    TextLearner::open(read);
+    TextTask::open(read);
     ordinary_ = fillings_ = ordinary_tokens();
     for (const AddedToken& token : tokenizer_->added_tokens())
       if (token.content == "<unk>" && fillings_.size() > 1) std::erase(fillings_, token.id);
@@ -299,8 +299,8 @@ class MaskedLearner : public TextLearner {
 
 }  // namespace
 
-std::unique_ptr<Learner> make_masked_learner(const TaskKind& kind, Settings settings) {
-  return std::make_unique<MaskedLearner>(kind, std::move(settings));
+std::unique_ptr<Task> make_masked_task(const TaskEntry& entry, Settings settings) {
+  return std::make_unique<MaskedTask>(entry, std::move(settings));
 }
 
 }  // namespace heed

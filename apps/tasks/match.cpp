@@ -158,8 +158,8 @@ class TextPairInput : public TokenizedInput<PairTokenizer> {
 /// ranked in their groups.
 class RankingHead : public ClassHead {
  public:
-  RankingHead(const TaskKind& kind, const Settings& settings)
-      : ClassHead(kind, settings), positive_label_(settings.read<LabelledData>("data").positive_label) {}
+  RankingHead(const TaskEntry& entry, const Settings& settings)
+      : ClassHead(entry, settings), positive_label_(settings.read<LabelledData>("data").positive_label) {}
 
   /// Also throws if the metric that selects the best weights does not apply to the validation data.
   std::vector<std::string> review(const TextParts& parts, const std::string& unit,
@@ -215,8 +215,8 @@ class RankingHead : public ClassHead {
 
 }  // namespace
 
-const TaskKind& match_task() {
-  static const TaskKind kind = make_task_kind<LabelledLearner<TextPairInput, RankingHead, draw_questions>>(
+const TaskEntry& match_task() {
+  static const TaskEntry entry = make_task_entry<LabelledTask<TextPairInput, RankingHead, draw_questions>>(
       {"match",
        "Trains, evaluates and uses a classifier of pairs of texts",
        Stacks::encoder,
@@ -228,7 +228,7 @@ const TaskKind& match_task() {
           {"second", "The second text"},
           {"label", "The name of the pair's class", true}}}},
        for_fine_tuning});
-  return kind;
+  return entry;
 }
 
 }  // namespace heed

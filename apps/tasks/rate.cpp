@@ -123,7 +123,7 @@ class NumberHead {
   using Target = double;
   static constexpr bool has_classes = false;
 
-  NumberHead(const TaskKind& kind, const Settings& /*settings*/) : metrics_(kind.metrics) {}
+  NumberHead(const TaskEntry& entry, const Settings& /*settings*/) : metrics_(entry.metrics) {}
 
   static void check_training(const Settings& /*settings*/) {}
   std::vector<std::string> review(const TextParts& parts, const std::string& unit,
@@ -228,8 +228,8 @@ class NumberHead {
 
 }  // namespace
 
-const TaskKind& rate_task() {
-  static const TaskKind kind = make_task_kind<LabelledLearner<SingleTextInput, NumberHead, number_sizes>>(
+const TaskEntry& rate_task() {
+  static const TaskEntry entry = make_task_entry<LabelledTask<SingleTextInput, NumberHead, number_sizes>>(
       {"rate",
        "Trains, evaluates and uses a model that predicts a number for a text",
        Stacks::encoder,
@@ -241,7 +241,7 @@ const TaskKind& rate_task() {
           {.name = "label", .help = "Its number", .is_number = true},
           weight_of_example}}},
        for_fine_tuning});
-  return kind;
+  return entry;
 }
 
 }  // namespace heed

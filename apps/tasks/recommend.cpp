@@ -142,10 +142,10 @@ std::string news_line(std::span<const std::string> row, std::size_t /*number*/) 
 
 /// The input is an impression, which contains the right answer. A training example is one click of
 /// an impression.
-class RecommendLearner : public Learner, public HasOutputs {
+class RecommendTask : public Task, public HasOutputs {
  public:
-  RecommendLearner(const TaskKind& kind, Settings given)
-      : Learner(kind, std::move(given)),
+  RecommendTask(const TaskEntry& entry, Settings given)
+      : Task(entry, std::move(given)),
         data_(settings_.read<RecommendData>("data")),
         prediction_(settings_.read<RecommendPrediction>("prediction")),
         negatives_(settings_.read<RecommendTraining>("training").negatives),
@@ -484,8 +484,8 @@ class RecommendLearner : public Learner, public HasOutputs {
 
 }  // namespace
 
-const TaskKind& recommend_task() {
-  static const TaskKind kind = make_task_kind<RecommendLearner>(
+const TaskEntry& recommend_task() {
+  static const TaskEntry entry = make_task_entry<RecommendTask>(
       {"recommend",
        "Trains, evaluates and uses a model that ranks news by what a user will click",
        Stacks::encoder,
@@ -508,7 +508,7 @@ const TaskKind& recommend_task() {
           {"abstract", "Its abstract", false, "", true}},
          "tsv",
          news_line}}});
-  return kind;
+  return entry;
 }
 
 }  // namespace heed

@@ -34,7 +34,7 @@ std::string short_number(double value) {
 /// A run as described by its files, without its model.
 struct RecordedRun {
   std::string name;
-  const TaskKind& kind;
+  const TaskEntry& entry;
   std::shared_ptr<const RunFiles> files;
   Settings settings;
   std::vector<Progress> records;
@@ -42,11 +42,11 @@ struct RecordedRun {
 
 RecordedRun recorded_run(const fs::path& folder, const ReportOptions& options) {
   std::shared_ptr<const RunFiles> files = open_run(folder, options.verify);
-  const TaskKind& kind = options.kind ? *options.kind : task_kind(files->task());
-  Settings settings = run_settings(kind, *files);
+  const TaskEntry& entry = options.entry ? *options.entry : task_entry(files->task());
+  Settings settings = run_settings(entry, *files);
   fs::path name = fs::absolute(folder).lexically_normal();
   if (!name.has_filename()) name = name.parent_path();
-  return {name.filename().string(), kind, std::move(files), std::move(settings),
+  return {name.filename().string(), entry, std::move(files), std::move(settings),
           read_metrics(folder / "metrics.jsonl")};
 }
 
@@ -58,7 +58,7 @@ std::string value_text(const Settings& settings, const std::string& name) {
 
 /// Returns the settings that differ from the defaults, then all.
 Json settings_of(const RecordedRun& run) {
-  const Settings defaults = run.kind.settings(run.kind.names_data(run.settings));
+  const Settings defaults = run.entry.settings(run.entry.names_data(run.settings));
   Json section, rows = Json::array({{"setting", "value", "default"}});
   for (const Setting& one : run.settings.declared())
     if (run.settings.json(one.name) != defaults.json(one.name))
@@ -140,7 +140,7 @@ class ModelSections {
   /// part.
   Json quality() {
     Run& run = opened();
-    const bool has_classes = run.learner().files().contains("classes.json");
+    const bool has_classes = run.task().files().contains("classes.json");
     const std::string part = run.has_part("test") || !has_classes ? "test" : "valid";
     if (!run.has_part(part))
       return has_classes ? Json{{"remark", "The run has no held-out examples to evaluate on."}} : Json();
@@ -168,10 +168,10 @@ class ModelSections {
   Json written() {
     Json list = Json::array();
     Run& run = with_data();
-    const auto* const learner = dynamic_cast<TextToTextLearner*>(&run.learner());
-    if (!learner) return {};
-    const ParallelText pairs = learner->example_pairs(answers_shown);
-    const std::vector<Prediction> answers = run.learner().predict(pairs.source.strings(), {});
+    const auto* const task = dynamic_cast<TextToTextTask*>(&run.task());
+    if (!task) return {};
+    const ParallelText pairs = task->example_pairs(answers_shown);
+    const std::vector<Prediction> answers = run.task().predict(pairs.source.strings(), {});
     for (std::size_t i = 0; i < answers.size(); ++i)
       list.push_back({{"source", page::line(pairs.source[i])},
                       {"expected", page::line(pairs.target[i])},
@@ -181,7 +181,7 @@ class ModelSections {
 
   Json examples() {
     Run& run = with_data();
-    lines_ = run.learner().example_lines(examples_shown);
+    lines_ = run.task().example_lines(examples_shown);
     if (lines_.empty()) return {};
     const std::vector<Prediction> answers =
         run.predict(lines_, {.capture = &capture_, .return_errors = true});
@@ -206,14 +206,14 @@ class ModelSections {
 
   Run& with_data() {
     Run& run = opened();
-    if (!has_data_) run.learner().read_data();
+    if (!has_data_) run.task().read_data();
     has_data_ = true;
     return run;
   }
 
   RunOptions run_options(const std::string& weights) const {
     RunOptions options{
-        .device = options_.device, .weights = weights, .verify = options_.verify, .kind = options_.kind};
+        .device = options_.device, .weights = weights, .verify = options_.verify, .entry = options_.entry};
     // For a generative model, the attention maps show how it reads the line, not how it continues
     // it.
     if (recorded_.settings.has("generation.tokens")) options.settings.emplace_back("generation.tokens=1");
@@ -251,7 +251,7 @@ Json list_outcomes(std::span<const RecordedRun> runs) {
     }
     const Progress last = run.records.empty() ? Progress() : run.records.back();
     std::vector<std::string>& row = rows.emplace_back();
-    row = {run.name, std::string(run.kind.name), std::to_string(last.step),
+    row = {run.name, std::string(run.entry.name), std::to_string(last.step),
            run.records.empty() ? "" : duration_text(last.elapsed_seconds),
            memory > 0 ? short_number(static_cast<double>(memory) / 1e6) + " MB" : ""};
     for (const std::string& name : metrics)
@@ -285,7 +285,7 @@ Json recorded_json(const RecordedRun& run) {
   Json settings = Json::array();
   add_section(settings, "Settings", [&] { return settings_of(run); });
   return {{"name", run.name},
-          {"task", run.kind.name},
+          {"task", run.entry.name},
           {"summary", page::summary(run.records)},
           {"curves", page::curves({&records, 1})},
           {"settings", std::move(settings)}};
@@ -339,7 +339,7 @@ std::string run_report(const fs::path& folder, const ReportOptions& options) {
   for (const Json& one : recorded["settings"]) sections.push_back(one);
   add_inside(sections, model);
   return page::html({{"title", run.name},
-                     {"task", run.kind.name},
+                     {"task", run.entry.name},
                      {"score", model.score()},
                      {"sections", std::move(sections)}});
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "heed/apps/tasks/learner.h"
+#include "heed/apps/tasks/task.h"
 
 namespace heed {
 
@@ -21,7 +21,7 @@ struct ReportOptions {
   std::string device = {};
   bool verify = true;  ///< false: also accept files changed after they were written
   /// Of a task that is not in the list; null: as recorded in the run.
-  const TaskKind* kind = nullptr;
+  const TaskEntry* entry = nullptr;
   /// Receives the evaluation on the page: of the test part if the run has one, otherwise of the
   /// validation part for a task with classes.
   std::function<void(std::string_view part, const Measurement& measurement)> measured = {};

@@ -30,7 +30,7 @@ using Json = nlohmann::ordered_json;
 /// Applies the options to the settings of a run. Settings of the model and its training must not
 /// change. A published model was not trained with its settings of training: they may be given, and
 /// a remark says that nothing reads them.
-std::vector<std::string> set_for_use(Settings& settings, const TaskKind& kind, const RunOptions& options,
+std::vector<std::string> set_for_use(Settings& settings, const TaskEntry& entry, const RunOptions& options,
                                      bool is_published) {
   std::vector<const Setting*> given;
   std::vector<std::string> remarks;
@@ -58,7 +58,7 @@ std::vector<std::string> set_for_use(Settings& settings, const TaskKind& kind, c
     settings.assign(assignment);
   }
   if (!options.reads) return remarks;
-  const bool is_made = options.reads == Reads::parts && !kind.names_data(settings);
+  const bool is_made = options.reads == Reads::parts && !entry.names_data(settings);
   for (const Setting* one : given) check_used(*one, is_made ? Reads::made : *options.reads);
   return remarks;
 }
@@ -91,9 +91,9 @@ void check_registered(const Settings& settings) {
 
 }  // namespace
 
-Settings run_settings(const TaskKind& kind, const RunFiles& files) {
-  check(files.task() == kind.name, "this is a ", files.task(), " run, not one of ", kind.name);
-  Settings settings = kind.settings(true);
+Settings run_settings(const TaskEntry& entry, const RunFiles& files) {
+  check(files.task() == entry.name, "this is a ", files.task(), " run, not one of ", entry.name);
+  Settings settings = entry.settings(true);
   try {
     settings.merge(files.config(), "config.json");
     rebase_data_paths(settings, data_of_run, files.path());
@@ -105,34 +105,34 @@ Settings run_settings(const TaskKind& kind, const RunFiles& files) {
 
 Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   std::shared_ptr<const RunFiles> files = open_run(folder, options.verify);
-  const TaskKind& kind = options.kind ? *options.kind : task_kind(files->task());
-  const Settings trained = run_settings(kind, *files);
+  const TaskEntry& entry = options.entry ? *options.entry : task_entry(files->task());
+  const Settings trained = run_settings(entry, *files);
   check_registered(trained);
   Settings settings = trained;
   const bool is_published = !path_exists(files->path() / "run.json");
-  std::vector<std::string> remarks = set_for_use(settings, kind, options, is_published);
+  std::vector<std::string> remarks = set_for_use(settings, entry, options, is_published);
   if (!options.device.empty()) settings.set("device", options.device, "device");
   const Device device = device_of(settings);
-  std::unique_ptr<Learner> learner = kind.make(std::move(settings));
-  learner->remark_all(files->remarks());
-  learner->remark_all(std::move(remarks));
-  learner->set_training_settings(trained);
-  learner->open_files([&](std::string_view name) { return files->text(name); });
+  std::unique_ptr<Task> task = entry.make(std::move(settings));
+  task->remark_all(files->remarks());
+  task->remark_all(std::move(remarks));
+  task->set_training_settings(trained);
+  task->open_files([&](std::string_view name) { return files->text(name); });
   try {
-    learner->build(device);
+    task->build(device);
   } catch (const SettingsError& error) {  // the caller may not override model settings
     fail("the configuration of the run is damaged, or of another version: ", error.what());
   }
   if (options.weights == "initial")
-    restore_start(*learner, *files);
+    restore_start(*task, *files);
   else
-    files->load_weights(learner->model(), !options.weights.empty() ? options.weights
-                                          : files->has_best()      ? "best"
-                                                                   : "last");
-  const auto runtime = learner->settings().read<RuntimeSettings>("");
-  if (runtime.int8_weights) learner->model().round_to_int8();
-  if (runtime.bf16_weights) learner->model().round_to_bf16();
-  return Run(std::move(learner), std::move(files));
+    files->load_weights(task->model(), !options.weights.empty() ? options.weights
+                                       : files->has_best()      ? "best"
+                                                                : "last");
+  const auto runtime = task->settings().read<RuntimeSettings>("");
+  if (runtime.int8_weights) task->model().round_to_int8();
+  if (runtime.bf16_weights) task->model().round_to_bf16();
+  return Run(std::move(task), std::move(files));
 }
 
 // --- using
@@ -190,22 +190,22 @@ Prediction checked_answer(Prediction answer, std::string_view what) {
 
 Measurement Run::measure_files(std::span<const std::string> files) {
   const UseLock::Alone alone(*use_);
-  return finite(learner_->measured({"", files, settings()}));
+  return finite(task_->measured({"", files, settings()}));
 }
 
 Measurement Run::measure_examples(const Examples& examples) {
   const UseLock::Alone alone(*use_);
-  const ExampleFiles files(learner_->kind(), {&examples, 1});
+  const ExampleFiles files(task_->entry(), {&examples, 1});
   const std::string path = files.path_of(examples);
-  const Settings layout = example_layout(learner_->kind(), settings());
-  return finite(learner_->measured({"", {&path, 1}, layout}));
+  const Settings layout = example_layout(task_->entry(), settings());
+  return finite(task_->measured({"", {&path, 1}, layout}));
 }
 
 std::vector<Prediction> Run::predict(std::span<const std::string> lines,
                                      const PredictOptions& options) const {
   check_utf8(lines, "predict", options.first_line);
   const auto use = use_->shared();
-  std::vector<Prediction> answers = learner_->predict(lines, options);
+  std::vector<Prediction> answers = task_->predict(lines, options);
   for (std::size_t i = 0; i < answers.size(); ++i) {
     Prediction& answer = answers[i];
     std::string fault = is_empty(answer) && is_blank(lines[i]) ? "the text is blank" : describe_fault(answer);
@@ -224,7 +224,7 @@ std::vector<Prediction> Run::predict(std::span<const std::string> lines,
 Tensor Run::outputs(std::span<const std::string> lines, Context& context) const {
   check_utf8(lines, "outputs");
   const auto use = use_->shared();
-  return as_interface<HasOutputs>(*learner_, "the model of a ", task(),
+  return as_interface<HasOutputs>(*task_, "the model of a ", task_name(),
                                   " run has no outputs for lines alone: use predict(), or "
                                   "log_probabilities() with targets")
       .line_outputs(lines, context);
@@ -235,13 +235,13 @@ Tensor Run::log_probabilities(std::span<const std::string> lines, std::span<cons
   check_utf8(lines, "log probabilities");
   check_utf8(targets, "log probabilities of targets");
   const auto use = use_->shared();
-  return as_interface<TextToTextLearner>(*learner_, "a ", task(),
-                                         " run has no targets whose probability could be computed")
+  return as_interface<TextToTextTask>(*task_, "a ", task_name(),
+                                      " run has no targets whose probability could be computed")
       .target_log_probabilities(lines, targets, context);
 }
 
 Prediction Run::stream(const std::string& line, const OnText& on_text) const {
-  as_interface<GeneratesText>(*learner_, "a ", task(),
+  as_interface<GeneratesText>(*task_, "a ", task_name(),
                               " run generates no text that could be streamed; use predict()");
   TextPieces pieces(on_text);
   PredictOptions options;
@@ -263,9 +263,9 @@ std::vector<Prediction> Run::generate(const std::string& prompt, const TextGener
   checked_range("generate: samples", options.samples, 1, 1024);
   if (options.max_tokens) checked_range("generate: max_tokens", *options.max_tokens, 1, 1'000'000);
   const auto use = use_->shared();
-  auto& learner =
-      as_interface<GeneratesText>(*learner_, "a ", task(), " run generates no text; use predict()");
-  std::vector<Prediction> texts = learner.generate(prompt, options);
+  auto& task =
+      as_interface<GeneratesText>(*task_, "a ", task_name(), " run generates no text; use predict()");
+  std::vector<Prediction> texts = task.generate(prompt, options);
   for (const Prediction& text : texts)
     if (const std::string fault = describe_fault(text); !fault.empty()) fail("generate: ", fault);
   return texts;
@@ -275,18 +275,19 @@ Measurement Run::measure(std::string_view part) {
   if (part != "valid" && part != "test" && part != "train")
     throw SettingsError(concat_text("unknown part \"", part, "\" of the data: valid, test or train"));
   const UseLock::Alone alone(*use_);
-  learner_->read_data();
-  const auto now = learner_->data_digests();
+  task_->read_data();
+  const auto now = task_->data_digests();
   const auto found = now.find(std::string(part));
   if (found == now.end())
-    throw SettingsError(concat_text("a ", task(), " run has no ", part, " part: name a file to evaluate on"));
+    throw SettingsError(
+        concat_text("a ", task_name(), " run has no ", part, " part: name a file to evaluate on"));
   if (files_->data_digest(part).empty())
     throw SettingsError(
         concat_text("the run is a published model without data of its own: name a file to evaluate on"));
   check(found->second == files_->data_digest(part), "the ", part,
         " part of the data has changed since training: the files or their order differ, so it may include "
         "training examples; name a file to evaluate on");
-  return finite(learner_->measured({part, {}, settings()}));
+  return finite(task_->measured({part, {}, settings()}));
 }
 
 // --- using it from many threads

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "heed/apps/tasks/learner.h"
+#include "heed/apps/tasks/task.h"
 #include "heed/base/fork.h"
 #include "heed/training/checkpoint.h"
 
@@ -30,7 +30,7 @@ struct RunOptions {
   std::optional<Reads> reads = {};
   bool verify = true;  ///< false: also accept files changed after they were written
   /// Of a task that is not in the list; null: as recorded in the run.
-  const TaskKind* kind = nullptr;
+  const TaskEntry* entry = nullptr;
 };
 
 /// A trained run of any task:
@@ -48,10 +48,10 @@ class Run {
   /// file is missing, damaged or from another run, and a SettingsError for invalid options.
   static Run open(const std::filesystem::path& folder, const RunOptions& options = {});
 
-  std::string_view task() const { return learner_->kind().name; }
-  const Settings& settings() const { return learner_->settings(); }
+  std::string_view task_name() const { return task_->entry().name; }
+  const Settings& settings() const { return task_->settings(); }
   /// The task instance, for functions that only some tasks have.
-  Learner& learner() { return *learner_; }
+  Task& task() { return *task_; }
 
   /// Returns a prediction for each line. Throws an Error naming a line that is not UTF-8 or, unless
   /// `return_errors` is set, that cannot be answered, such as a blank one.
@@ -61,11 +61,11 @@ class Run {
                                   const PredictOptions& options = {}) const {
     return predict(std::span(lines), options);
   }
-  /// Returns the raw outputs of the model for lines (Learner::line_outputs). Throws an Error
+  /// Returns the raw outputs of the model for lines (Task::line_outputs). Throws an Error
   /// for a line that is not UTF-8.
   Tensor outputs(std::span<const std::string> lines, Context& context) const;
   /// Returns the log-probability [B] of each target, given its line
-  /// (Learner::target_log_probabilities).
+  /// (Task::target_log_probabilities).
   Tensor log_probabilities(std::span<const std::string> lines, std::span<const std::string> targets,
                            Context& context) const;
   /// Answers one line with a task that generates text. `on_text` receives the answer in pieces, on
@@ -93,17 +93,17 @@ class Run {
   Measurement measure_examples(const Examples& examples);
 
  private:
-  Run(std::unique_ptr<Learner> learner, std::shared_ptr<const RunFiles> files)
-      : learner_(std::move(learner)), files_(std::move(files)) {}
+  Run(std::unique_ptr<Task> task, std::shared_ptr<const RunFiles> files)
+      : task_(std::move(task)), files_(std::move(files)) {}
 
-  std::unique_ptr<Learner> learner_;
+  std::unique_ptr<Task> task_;
   std::shared_ptr<const RunFiles> files_;
   std::unique_ptr<UseLock> use_ = std::make_unique<UseLock>();
 };
 
 /// Returns the settings of a run, on top of the task's defaults. Throws an Error for a run of
 /// another task.
-Settings run_settings(const TaskKind& kind, const RunFiles& files);
+Settings run_settings(const TaskEntry& entry, const RunFiles& files);
 
 struct QueueOptions {
   std::int64_t max_batch = 32;  ///< the most texts per forward pass, 1 to 65,536

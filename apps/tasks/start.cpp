@@ -118,10 +118,10 @@ Tensor fitted(const std::string& name, const Tensor& saved, const Tensor& own) {
 /// Returns the parts of a model that have another meaning in the run, even if the shapes match: the
 /// output layer for other classes, and the vectors of categories and news items of another
 /// catalogue (news_catalogue.h).
-std::vector<std::string> foreign_parts(const Learner& learner, const RunFiles& files) {
-  if (files.task() != learner.kind().name) return {"output", "sparse", "category", "identity"};
+std::vector<std::string> foreign_parts(const Task& task, const RunFiles& files) {
+  if (files.task() != task.entry().name) return {"output", "sparse", "category", "identity"};
   std::vector<std::string> foreign;
-  const std::map<std::string, std::string>& own = learner.files();
+  const std::map<std::string, std::string>& own = task.files();
   if (own.contains("classes.json") && own.at("classes.json") != files.text("classes.json"))
     foreign = {"output", "sparse"};
   if (!own.contains("news.json")) return foreign;
@@ -180,17 +180,16 @@ std::vector<std::string> parts_to_ignore(const Match& match) {
   return parts;
 }
 
-void take_weights(Learner& learner, const TrainingSettings& training, Start& start) {
+void take_weights(Task& task, const TrainingSettings& training, Start& start) {
   const std::string from = "training.from " + training.from;
   const std::shared_ptr<const RunFiles> opened = open_run(training.from);
   const RunFiles& files = *opened;
   const RunFiles::Weights saved = read_weights(files);
-  const std::vector<std::string> ignored = reinitialized_parts(learner.settings());
-  for (const std::string& part : ignored)
-    check_part(learner.model(), part, "to start afresh (training.ignore)");
-  const std::map<std::string, Tensor> own = model_state(learner.model());
-  const Match match = match_weights(own, saved.tensors, ignored, foreign_parts(learner, files));
-  const std::vector<std::string> others = differences(learner.settings(), files);
+  const std::vector<std::string> ignored = reinitialized_parts(task.settings());
+  for (const std::string& part : ignored) check_part(task.model(), part, "to start afresh (training.ignore)");
+  const std::map<std::string, Tensor> own = model_state(task.model());
+  const Match match = match_weights(own, saved.tensors, ignored, foreign_parts(task, files));
+  const std::vector<std::string> others = differences(task.settings(), files);
   const std::string differing = others.empty() ? "" : "the settings differ: " + listed(others, 20);
   std::vector<std::string> faults;
   for (const auto& [name, why] : match.faults) faults.push_back(concat_text(name, " (", why, ')'));
@@ -203,7 +202,7 @@ void take_weights(Learner& learner, const TrainingSettings& training, Start& sta
   std::vector<std::pair<std::string, Tensor>> targets;
   for (const auto& [name, tensor] : match.fitting) targets.emplace_back(name, own.at(name));
   copy_named_tensors(match.fitting, targets, from);
-  learner.model().state_changed();
+  task.model().state_changed();
   start.origin.insert({{"task", files.task()}, {"identity", files.identity()}, {"weights", saved.digest}});
   start.remarks = files.remarks();
   start.remarks.push_back(concat_text("from the ", files.task(), " run ", training.from,
@@ -230,14 +229,14 @@ std::map<std::int32_t, std::vector<float>> vectors_by_id(const std::string& path
   return found;
 }
 
-void take_embeddings(Learner& learner, const std::string& path, Start& start) {
-  const std::map<std::string, std::string> files = learner.files();
-  const TransformerConfig model = model_config(learner.settings());
+void take_embeddings(Task& task, const std::string& path, Start& start) {
+  const std::map<std::string, std::string> files = task.files();
+  const TransformerConfig model = model_config(task.settings());
   const double scale = model.scale_embeddings ? std::sqrt(static_cast<double>(model.width)) : 1;
   bool any = false;
   check(files.contains("tokenizer.json"), "training.embeddings ", path,
         ": vectors of words, but the data are images");
-  for (const NamedTensor& named : learner.model().parameters()) {
+  for (const NamedTensor& named : task.model().parameters()) {
     if (!is_embedding(named.name)) continue;
     const bool own = named.name.starts_with("target_") && files.contains("target_tokenizer.json");
     const std::string file = own ? "target_tokenizer.json" : "tokenizer.json";
@@ -255,7 +254,7 @@ void take_embeddings(Learner& learner, const std::string& path, Start& start) {
   }
   check(any, path, ": none of its words is in the vocabulary");
   start.origin["embeddings"] = file_digest(path);
-  learner.model().state_changed();
+  task.model().state_changed();
 }
 
 }  // namespace
@@ -306,16 +305,16 @@ void take_model(Settings& settings, const RunFiles& files) {
 
 }  // namespace
 
-Start initialize_weights(Learner& learner) {
+Start initialize_weights(Task& task) {
   Start start;
-  const auto training = learner.settings().read<TrainingSettings>("training");
-  if (!training.from.empty()) take_weights(learner, training, start);
-  if (!training.embeddings.empty()) take_embeddings(learner, training.embeddings, start);
+  const auto training = task.settings().read<TrainingSettings>("training");
+  if (!training.from.empty()) take_weights(task, training, start);
+  if (!training.embeddings.empty()) take_embeddings(task, training.embeddings, start);
   return start;
 }
 
-Start restore_start(Learner& learner, const RunFiles& files) {
-  Start start = initialize_weights(learner);
+Start restore_start(Task& task, const RunFiles& files) {
+  Start start = initialize_weights(task);
   check(start.origin == files.origin(),
         "the sources of the initial weights (training.from, training.embeddings) have changed: restore them, "
         "or train a new run");

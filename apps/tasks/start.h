@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "heed/apps/tasks/learner.h"
+#include "heed/apps/tasks/task.h"
 #include "heed/text/tokenizer.h"
 
 // Initial weights from another run or from word vectors.
@@ -44,8 +44,8 @@ struct Start {
 /// Then the embedding rows are set to the vectors of training.embeddings, divided by sqrt(width) if
 /// the model multiplies by it, so that the layers see the original vectors. Throws Error for a
 /// vector file that is damaged (with file and line) or has another width.
-Start initialize_weights(Learner& learner);
+Start initialize_weights(Task& task);
 /// Initializes the model of a resumed run. Throws an Error unless its sources are unchanged.
-Start restore_start(Learner& learner, const RunFiles& files);
+Start restore_start(Task& task, const RunFiles& files);
 
 }  // namespace heed

@@ -78,10 +78,9 @@ std::string first_words(std::string_view text, std::int64_t count, RougeWords ki
   return first;
 }
 
-class SummarizeLearner : public TextToTextLearner {
+class SummarizeTask : public TextToTextTask {
  public:
-  SummarizeLearner(const TaskKind& kind, Settings settings)
-      : TextToTextLearner(kind, std::move(settings), {}) {}
+  SummarizeTask(const TaskEntry& entry, Settings settings) : TextToTextTask(entry, std::move(settings), {}) {}
   static constexpr auto read_rows = read_sources;
 
  protected:
@@ -137,11 +136,11 @@ class SummarizeLearner : public TextToTextLearner {
 
 }  // namespace
 
-const TaskKind& summarize_task() {
-  static const TaskKind kind = make_task_kind<SummarizeLearner>(
+const TaskEntry& summarize_task() {
+  static const TaskEntry entry = make_task_entry<SummarizeTask>(
       {"summarize", "Trains, evaluates and uses a model that writes summaries and headlines",
        Stacks::encoder_decoder, summary_metrics, summarize_settings, names_pairs, pair_examples()});
-  return kind;
+  return entry;
 }
 
 }  // namespace heed

@@ -187,8 +187,8 @@ std::string search_name(const Decoding& decoding) {
 
 // --- data and model
 
-TextToTextLearner::TextToTextLearner(const TaskKind& kind, Settings settings, Traits traits)
-    : Learner(kind, std::move(settings)),
+TextToTextTask::TextToTextTask(const TaskEntry& entry, Settings settings, Traits traits)
+    : Task(entry, std::move(settings)),
       traits_(std::move(traits)),
       data_(settings_.read<TextToTextData>("data")),
       marks_(settings_.read<TextToTextTokenizer>("tokenizer")),
@@ -202,14 +202,14 @@ TextToTextLearner::TextToTextLearner(const TaskKind& kind, Settings settings, Tr
         "tokenizer.separate: model.pointer copies tokens of the source, which needs one vocabulary");
 }
 
-std::map<std::string, std::string> TextToTextLearner::read_parts() {
+std::map<std::string, std::string> TextToTextTask::read_parts() {
   parts_ = reported([&](ReadReport& report) {
-    return kind().names_data(settings_) ? named_parts(report) : parts_made_by_rule();
+    return entry().names_data(settings_) ? named_parts(report) : parts_made_by_rule();
   });
   return digests_of(parts_, [](const ParallelText& pairs) { return compute_digest(pairs); });
 }
 
-NamedFiles TextToTextLearner::learned_files() {
+NamedFiles TextToTextTask::learned_files() {
   remark(choose_token_kind(settings_, all_texts(parts_.train)));
   std::vector<const TextList*> texts = {&parts_.train.source};
   std::vector<std::string> all_marks = TokenizerTraining().special_tokens;
@@ -229,7 +229,7 @@ NamedFiles TextToTextLearner::learned_files() {
   return files;
 }
 
-void TextToTextLearner::open(const ReadFile& read) {
+void TextToTextTask::open(const ReadFile& read) {
   tokenizer_ = Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json");
   if (marks_.separate) target_tokenizer_ = Tokenizer::from_json(read(target_file), target_file);
   SearchOptions& search = decoding_.search;
@@ -240,7 +240,7 @@ void TextToTextLearner::open(const ReadFile& read) {
   set_gamma();
 }
 
-std::unique_ptr<Module> TextToTextLearner::make_model() {
+std::unique_ptr<Module> TextToTextTask::make_model() {
   TransformerConfig config = model_config(settings_);
   config.source_vocabulary = tokenizer_ ? tokenizer_->vocabulary_size() : 300;
   config.target_vocabulary = tokenizer_ ? target_tokenizer().vocabulary_size() : 300;
@@ -251,7 +251,7 @@ std::unique_ptr<Module> TextToTextLearner::make_model() {
 /// source length over the mean target length, as in the paper (arXiv 2005.00742, section 3.2).
 /// Every rank computes it, since settings are not sent between ranks. A trained run keeps its
 /// gamma.
-void TextToTextLearner::set_gamma() {
+void TextToTextTask::set_gamma() {
   if (parts_.train.size() == 0) return;
   Json choices = Json::parse(settings_.json(cross_setting));
   if (!choices.is_array()) choices = Json::array({choices});
@@ -270,7 +270,7 @@ void TextToTextLearner::set_gamma() {
 
 // --- training
 
-void TextToTextLearner::prepare_training() {
+void TextToTextTask::prepare_training() {
   remark(concat_text(parts_.train.size(), " pairs for training, ", parts_.valid.size(),
                      " for validation; vocabulary ", tokenizer_->vocabulary_size(),
                      target_tokenizer_ ? concat_text(" and ", target_tokenizer_->vocabulary_size()) : ""));
@@ -287,11 +287,11 @@ void TextToTextLearner::prepare_training() {
   if (traits_.max_epochs > 0) limit_epochs({traits_.max_epochs, 100});
 }
 
-Loss TextToTextLearner::loss(std::int64_t epoch, std::int64_t batch, Context& context) {
+Loss TextToTextTask::loss(std::int64_t epoch, std::int64_t batch, Context& context) {
   return network().loss(make_pair_batch(pairs_, batches_.at(epoch, batch)), label_smoothing_, context);
 }
 
-Evaluation TextToTextLearner::evaluate() {
+Evaluation TextToTextTask::evaluate() {
   if (parts_.valid.size() == 0) return {};
   Decoding greedy = decoding_;
   greedy.method = Decoding::Method::beam;
@@ -308,8 +308,8 @@ Evaluation TextToTextLearner::evaluate() {
 
 // --- use
 
-std::vector<Prediction> TextToTextLearner::predict(std::span<const std::string> lines,
-                                                   const PredictOptions& options) {
+std::vector<Prediction> TextToTextTask::predict(std::span<const std::string> lines,
+                                                const PredictOptions& options) {
   std::vector<std::string> sources;
   for (const std::string& line : lines) sources.push_back(source_of(line));
   std::vector<Prediction> predictions = answers_to(sources, decoding_, options);
@@ -317,8 +317,8 @@ std::vector<Prediction> TextToTextLearner::predict(std::span<const std::string> 
   return predictions;
 }
 
-std::vector<Prediction> TextToTextLearner::generate(const std::string& prompt,
-                                                    const TextGenerationOptions& options) {
+std::vector<Prediction> TextToTextTask::generate(const std::string& prompt,
+                                                 const TextGenerationOptions& options) {
   Decoding decoding = decoding_;
   if (options.draws()) decoding.method = Decoding::Method::sample;
   options.apply_to(decoding.sampling, decoding.seed);
@@ -328,7 +328,7 @@ std::vector<Prediction> TextToTextLearner::generate(const std::string& prompt,
   const std::vector<std::string> sources = {source_of(prompt)};
   const Prediction answer = answers_to(sources, decoding, {}).front();
   report_truncation("decoding.max_source_tokens");
-  check(!answer.alternatives.empty(), "generate: the prompt is blank, and a ", kind().name,
+  check(!answer.alternatives.empty(), "generate: the prompt is blank, and a ", entry().name,
         " run needs a source text");
   std::vector<Prediction> texts;
   for (const Prediction::Alternative& one : answer.alternatives)
@@ -336,7 +336,7 @@ std::vector<Prediction> TextToTextLearner::generate(const std::string& prompt,
   return texts;
 }
 
-ParallelText TextToTextLearner::read_files(std::span<const std::string> files) {
+ParallelText TextToTextTask::read_files(std::span<const std::string> files) {
   ReadReport report;
   ParallelText pairs = read(settings_, files, report);
   check(report.blank == 0, files.front(), ": ", report.blank,
@@ -345,7 +345,7 @@ ParallelText TextToTextLearner::read_files(std::span<const std::string> files) {
   return pairs;
 }
 
-std::vector<TargetScore> TextToTextLearner::score(const ParallelText& pairs) {
+std::vector<TargetScore> TextToTextTask::score(const ParallelText& pairs) {
   const TokenizedPairs tokens = tokens_of(pairs, answered_limit());
   report_truncation("decoding.max_source_tokens");
   std::vector<TargetScore> scores(pairs.size());
@@ -362,8 +362,8 @@ std::vector<TargetScore> TextToTextLearner::score(const ParallelText& pairs) {
   return scores;
 }
 
-Tensor TextToTextLearner::target_log_probabilities(std::span<const std::string> lines,
-                                                   std::span<const std::string> targets, Context& context) {
+Tensor TextToTextTask::target_log_probabilities(std::span<const std::string> lines,
+                                                std::span<const std::string> targets, Context& context) {
   check(!lines.empty() && lines.size() == targets.size(), "log probabilities: there are ", lines.size(),
         " lines and ", targets.size(), " targets; each line needs one");
   ParallelText pairs;
@@ -380,7 +380,7 @@ Tensor TextToTextLearner::target_log_probabilities(std::span<const std::string> 
 }
 
 /// Returns at most `limit` source tokens, including the end mark.
-Tokens TextToTextLearner::source_tokens(std::string_view source, std::int64_t limit) {
+Tokens TextToTextTask::source_tokens(std::string_view source, std::int64_t limit) {
   Tokens tokens = tokens_with_end(*tokenizer_, source);
   const auto extra = static_cast<std::int64_t>(tokens.size()) - limit;
   if (extra <= 0) return tokens;
@@ -390,7 +390,7 @@ Tokens TextToTextLearner::source_tokens(std::string_view source, std::int64_t li
   return tokens;
 }
 
-TokenizedPairs TextToTextLearner::tokens_of(const ParallelText& pairs, std::int64_t source_limit) {
+TokenizedPairs TextToTextTask::tokens_of(const ParallelText& pairs, std::int64_t source_limit) {
   TokenizedPairs tokens;
   for (const std::string_view source : pairs.source)
     tokens.sources.push_back(source_tokens(source, source_limit));
@@ -399,24 +399,24 @@ TokenizedPairs TextToTextLearner::tokens_of(const ParallelText& pairs, std::int6
   return tokens;
 }
 
-TranslationBatch TextToTextLearner::make_pair_batch(const TokenizedPairs& pairs, const Batch& rows) {
+TranslationBatch TextToTextTask::make_pair_batch(const TokenizedPairs& pairs, const Batch& rows) {
   return make_translation_batch(pick(pairs.sources, rows), pick(pairs.targets, rows), decoding_.search.begin,
                                 decoding_.search.end, network().device());
 }
 
 /// Returns the most source tokens in use, limited by the setting and by the model.
-std::int64_t TextToTextLearner::answered_limit() {
+std::int64_t TextToTextTask::answered_limit() {
   const std::int64_t limit = decoding_.max_source_tokens;
   const TransformerConfig& config = network().config();
   return is_length_limited(config, config.encoder_attention) ? std::min(limit, config.max_length) : limit;
 }
 
-void TextToTextLearner::report_truncation(const std::string& limit) {
+void TextToTextTask::report_truncation(const std::string& limit) {
   if (const std::int64_t cut = cut_lines_.exchange(0); cut > 0)
     remark(concat_text(cut, " sources are longer than ", limit, " or than the model reads, and were cut"));
 }
 
-std::string TextToTextLearner::text_of(std::span<const std::int32_t> tokens) const {
+std::string TextToTextTask::text_of(std::span<const std::int32_t> tokens) const {
   std::string text = target_tokenizer().decode(tokens);
   // A model may produce any byte, but a line stays a line.
   std::replace_if(
@@ -426,9 +426,8 @@ std::string TextToTextLearner::text_of(std::span<const std::int32_t> tokens) con
 
 /// Returns an answer for each source; none for a blank one. With ranks, each rank receives only the
 /// texts of the others' answers.
-std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::string> sources,
-                                                      const Decoding& decoding,
-                                                      const PredictOptions& options) {
+std::vector<Prediction> TextToTextTask::answers_to(std::span<const std::string> sources,
+                                                   const Decoding& decoding, const PredictOptions& options) {
   const NoGrad no_grad;
   const std::int64_t limit = answered_limit();
   std::vector<Tokens> tokens;
@@ -485,7 +484,7 @@ std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::strin
 }
 
 /// Returns the mean loss over all target tokens, without label smoothing.
-double TextToTextLearner::mean_loss(const ParallelText& pairs) {
+double TextToTextTask::mean_loss(const ParallelText& pairs) {
   const NoGrad no_grad;
   const TokenizedPairs tokens = tokens_of(pairs, answered_limit());
   const std::vector<Batch> batches = evaluation_plan(tokens);
@@ -499,8 +498,8 @@ double TextToTextLearner::mean_loss(const ParallelText& pairs) {
   return sum / count;
 }
 
-Measurement TextToTextLearner::measure_quality(const ParallelText& pairs, const Decoding& decoding,
-                                               std::int64_t most) {
+Measurement TextToTextTask::measure_quality(const ParallelText& pairs, const Decoding& decoding,
+                                            std::int64_t most) {
   const double loss = mean_loss(pairs);
   cut_lines_ = 0;  // the same sources are cut again to be answered
   const ParallelText asked = take_first(pairs, most);
@@ -512,7 +511,7 @@ Measurement TextToTextLearner::measure_quality(const ParallelText& pairs, const 
   return measurement;
 }
 
-Measurement TextToTextLearner::measured(const MeasureSource& source) {
+Measurement TextToTextTask::measured(const MeasureSource& source) {
   const auto read_files = [&](std::span<const std::string> files, const Settings& layout,
                               ReadReport& report) { return read(layout, files, report); };
   return measured_data(parts_, source, read_files, [&](const ParallelText& pairs) {
@@ -525,18 +524,18 @@ Measurement TextToTextLearner::measured(const MeasureSource& source) {
   });
 }
 
-std::vector<std::string> TextToTextLearner::example_lines(std::size_t count) const {
+std::vector<std::string> TextToTextTask::example_lines(std::size_t count) const {
   return short_lines(shown_part(parts_).source, count);
 }
 
-ParallelText TextToTextLearner::example_pairs(std::size_t count) const {
+ParallelText TextToTextTask::example_pairs(std::size_t count) const {
   const ParallelText& pairs = shown_part(parts_);
   return count < pairs.size() ? take_first(pairs, static_cast<std::int64_t>(count)) : pairs;
 }
 
 /// Captures one pass over a source and its answer.
-void TextToTextLearner::show_inside(const std::string& example, const Tokens& source, const Tokens& target,
-                                    CaptureFile& file) {
+void TextToTextTask::show_inside(const std::string& example, const Tokens& source, const Tokens& target,
+                                 CaptureFile& file) {
   const TranslationBatch batch = make_pair_batch({{source}, {target}}, {0});
   const Capture capture = captured([&](Context& context) {
     const Tensor memory = network().encode(batch.source, context);
@@ -567,9 +566,8 @@ bool has_four_words(const TextList& texts) {
   });
 }
 
-TextToTextLearner& text_to_text(Learner& learner) {
-  return as_interface<TextToTextLearner>(learner, "a ", learner.kind().name,
-                                         " run does not map a text to a text");
+TextToTextTask& text_to_text(Task& task) {
+  return as_interface<TextToTextTask>(task, "a ", task.entry().name, " run does not map a text to a text");
 }
 
 }  // namespace heed

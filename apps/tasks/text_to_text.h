@@ -98,7 +98,7 @@ struct TargetScore {
   double perplexity() const;   ///< exp(-log_probability / tokens)
 };
 
-class TextToTextLearner : public Learner, public GeneratesText {
+class TextToTextTask : public Task, public GeneratesText {
  public:
   void prepare_training() override;
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override;
@@ -129,7 +129,7 @@ class TextToTextLearner : public Learner, public GeneratesText {
     std::vector<std::string> marks = {};  ///< special tokens of sources, besides the usual ones
     bool keeps_end = false;               ///< cuts long sources at the beginning, not at the end
   };
-  TextToTextLearner(const TaskKind& kind, Settings settings, Traits traits);
+  TextToTextTask(const TaskEntry& entry, Settings settings, Traits traits);
 
   // --- implemented by each task; by default, pairs are those of PairFiles
 
@@ -190,8 +190,8 @@ AnswersBleu bleu_of_answers(std::span<const std::string> answers, std::span<cons
 /// Whether any text has four words, which BLEU needs for its longest n-grams.
 bool has_four_words(const TextList& texts);
 
-/// Returns the learner of a run as a text-to-text learner. Throws an Error for another kind of
+/// Returns the task of a run as a text-to-text task. Throws an Error for another kind of
 /// task.
-TextToTextLearner& text_to_text(Learner& learner);
+TextToTextTask& text_to_text(Task& task);
 
 }  // namespace heed

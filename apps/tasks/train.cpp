@@ -61,13 +61,13 @@ void scale_fine_tuning_rate(Settings& settings) {
 }
 
 /// Sets the defaults that follow from other settings.
-void derive_defaults(const TaskKind& kind, Settings& settings) {
+void derive_defaults(const TaskEntry& entry, Settings& settings) {
   const auto options = settings.read<TrainerOptions>("training");
   const auto training = settings.read<TrainingSettings>("training");
-  if (!training.from.empty() && !kind.fine_tuning.empty()) scale_fine_tuning_rate(settings);
+  if (!training.from.empty() && !entry.fine_tuning.empty()) scale_fine_tuning_rate(settings);
   // A batch holds a window of a language model, however long.
   if (const std::int64_t window = settings.read<ModelSizes>("model").max_length;
-      kind.stacks == Stacks::decoder && window > training.batch_tokens)
+      entry.stacks == Stacks::decoder && window > training.batch_tokens)
     settings.set_default("training.batch_tokens", std::to_string(window));
   // Patience only counts evaluations that select weights: there should be twenty of these.
   if (const std::int64_t every = options.steps / 20;
@@ -76,13 +76,13 @@ void derive_defaults(const TaskKind& kind, Settings& settings) {
 }
 
 /// Throws for a given setting that the data of new training does not use.
-void check_all_used(const TaskKind& kind, const GivenSettings& given, const Settings& settings) {
+void check_all_used(const TaskEntry& entry, const GivenSettings& given, const Settings& settings) {
   const auto names = [&](std::initializer_list<const char*> files) {
     return std::ranges::any_of(files, [&](const char* name) {
       return settings.has(name) && !settings.get<std::string>(name).empty();
     });
   };
-  const Reads reads = !kind.names_data(settings)                        ? Reads::made
+  const Reads reads = !entry.names_data(settings)                       ? Reads::made
                       : names({"data.file", "data.valid", "data.test"}) ? Reads::parts
                                                                         : Reads::pairs;
   for (const GivenSetting& one : given.settings)
@@ -91,34 +91,34 @@ void check_all_used(const TaskKind& kind, const GivenSettings& given, const Sett
 
 /// Returns the given settings, except for attention, on top of others. `config`: the text of their
 /// file.
-Settings with_given(Settings settings, const TaskKind& kind, const GivenSettings& given,
+Settings with_given(Settings settings, const TaskEntry& entry, const GivenSettings& given,
                     const std::string& config) {
   if (!given.config.empty()) settings.merge(config, given.config);
   for (const GivenSetting& one : given.settings)
-    if (!belongs_to_attention(kind.stacks, one.name)) settings.set(one.name, one.value, one.origin);
+    if (!belongs_to_attention(entry.stacks, one.name)) settings.set(one.name, one.value, one.origin);
   return settings;
 }
 
 /// Returns the settings of new training, except for attention.
-Settings settings_of_new(const TaskKind& kind, const GivenSettings& given, const std::string& config) {
-  const Settings first = with_given(kind.settings(given.own_data), kind, given, config);
-  if (!given.own_data) check_all_used(kind, given, first);
-  Settings defaults = kind.settings(given.own_data || kind.names_data(first));
+Settings settings_of_new(const TaskEntry& entry, const GivenSettings& given, const std::string& config) {
+  const Settings first = with_given(entry.settings(given.own_data), entry, given, config);
+  if (!given.own_data) check_all_used(entry, given, first);
+  Settings defaults = entry.settings(given.own_data || entry.names_data(first));
   if (const std::string from = first.read<TrainingSettings>("training").from; !from.empty()) {
-    if (!kind.fine_tuning.empty()) defaults.change_defaults(kind.fine_tuning);
+    if (!entry.fine_tuning.empty()) defaults.change_defaults(entry.fine_tuning);
     apply_model_settings(defaults, from);
   }
-  Settings settings = with_given(std::move(defaults), kind, given, config);
-  derive_defaults(kind, settings);
+  Settings settings = with_given(std::move(defaults), entry, given, config);
+  derive_defaults(entry, settings);
   return settings;
 }
 
-Settings settings_of_resumed(const TaskKind& kind, const GivenSettings& given) {
+Settings settings_of_resumed(const TaskEntry& entry, const GivenSettings& given) {
   const fs::path folder = settings_folder(given.resumed);
   const std::shared_ptr<const RunFiles> before = open_run(folder, given.verify);
   check(path_exists(folder / "run.json"), "cannot resume: ", folder,
         " is a published model: it cannot be resumed, but training can start from it (training.from)");
-  Settings settings = run_settings(kind, *before);
+  Settings settings = run_settings(entry, *before);
   if (folder != given.resumed) settings.assign("data.fold=0");
   return settings;
 }
@@ -138,35 +138,35 @@ void choose_length(Settings& settings, const Settings* before) {
 
 }  // namespace
 
-std::vector<GivenSetting> given_settings(const TaskKind& kind, std::string_view json,
+std::vector<GivenSetting> given_settings(const TaskEntry& entry, std::string_view json,
                                          const std::string& origin) {
   return as_settings_error("", [&] {
     std::vector<GivenSetting> given;
     const Json object = parse_json<Json>(json, origin);
     check(object.is_object(), origin, " must be a JSON object, not ", json);
-    add_given(kind.settings(true), object, "", origin, given);
+    add_given(entry.settings(true), object, "", origin, given);
     return given;
   });
 }
 
-Settings training_settings(const TaskKind& kind, const GivenSettings& given,
+Settings training_settings(const TaskEntry& entry, const GivenSettings& given,
                            std::vector<std::string>* notes) {
   const std::string config =
       given.config.empty() ? "" : as_settings_error("", [&] { return read_file(given.config); });
   Settings settings;
   if (given.resumed.empty()) {
-    settings = settings_of_new(kind, given, config);
+    settings = settings_of_new(entry, given, config);
     choose_length(settings, nullptr);
   } else {
-    const Settings before = settings_of_resumed(kind, given);
-    settings = with_given(before, kind, given, config);
+    const Settings before = settings_of_resumed(entry, given);
+    settings = with_given(before, entry, given, config);
     choose_length(settings, &before);
   }
   const AttentionNames& names = given.attention;
-  std::vector<std::string> said = choose_attentions(settings, kind.stacks, names);
+  std::vector<std::string> said = choose_attentions(settings, entry.stacks, names);
   if (notes) *notes = std::move(said);
   for (const GivenSetting& one : given.settings) {
-    if (!belongs_to_attention(kind.stacks, one.name)) continue;
+    if (!belongs_to_attention(entry.stacks, one.name)) continue;
     const bool whole = settings.has(one.name);
     if (whole && (names.attention || names.decoder || names.cross || names.preset))
       throw SettingsError(one.origin + " and an attention flag or a preset set the same setting: give one");
@@ -188,9 +188,9 @@ std::optional<std::pair<std::size_t, KeyDifference>> first_difference(Ranks& ran
   return std::nullopt;
 }
 
-void check_same_settings(Ranks& ranks, const TaskKind& kind, const Settings& settings) {
+void check_same_settings(Ranks& ranks, const TaskEntry& entry, const Settings& settings) {
   Json mine = Json::parse(settings.json());
-  mine["task"] = kind.name;
+  mine["task"] = entry.name;
   for (const char* const own : {"threads", "device"}) mine.erase(own);
   if (const auto found = first_difference(ranks, mine))
     throw SettingsError(concat_text("rank ", found->first, " was started with another ", found->second.key,
@@ -215,10 +215,10 @@ std::string platform_remark(Ranks& ranks, Device device) {
 }
 
 /// Sends the vocabulary that rank 0 learned or opened to the other ranks.
-void share_vocabulary(Learner& learner, Ranks& ranks) {
+void share_vocabulary(Task& task, Ranks& ranks) {
   std::string message;
   if (ranks.is_first())
-    Json::to_cbor(learner.files(), message);  // which leaves texts as they are: a file may hold any bytes
+    Json::to_cbor(task.files(), message);  // which leaves texts as they are: a file may hold any bytes
   message = ranks.broadcast(message);
   if (ranks.is_first()) return;
   NamedFiles files;
@@ -227,7 +227,7 @@ void share_vocabulary(Learner& learner, Ranks& ranks) {
   } catch (const Json::exception&) {
     fail("ranks: the files of rank 0 did not arrive whole");
   }
-  learner.open_files([&](std::string_view name) {
+  task.open_files([&](std::string_view name) {
     const auto found = files.find(std::string(name));
     check(found != files.end(), "rank 0 has sent no ", name);
     return found->second;
@@ -278,30 +278,30 @@ std::uintmax_t bytes_below(const fs::path& path) {
 
 class Training {
  public:
-  Training(const TaskKind& kind, const Settings& given, const TrainRequest& request)
-      : kind_(kind),
+  Training(const TaskEntry& entry, const Settings& given, const TrainRequest& request)
+      : entry_(entry),
         request_(request),
         settings_(given),
         ranks_(request.ranks && request.ranks->count() > 1 ? request.ranks : nullptr),
         is_first_(!ranks_ || ranks_->is_first()) {
-    if (!request.examples.empty()) examples_.emplace(kind, request.examples);
+    if (!request.examples.empty()) examples_.emplace(entry, request.examples);
     if (examples_ && !request.resume) examples_->set_paths(settings_);
   }
 
   TrainResult run() {
     check_beforehand();
     read_and_build();
-    const TrainerOptions options = trainer_options(learner_->settings());  // with what follows from the data
+    const TrainerOptions options = trainer_options(task_->settings());  // with what follows from the data
     TrainerCallbacks callbacks = request_.callbacks;
     if (!callbacks.report) callbacks.report = page::write_while_training;
-    Trainer trainer(*learner_, options, callbacks, ranks_);
+    Trainer trainer(*task_, options, callbacks, ranks_);
     // From here on a stop request writes a checkpoint instead of exiting. A program that polls for it learns that
     // here; the trainer acts on the answer.
     if (callbacks.stop_requested) static_cast<void>(callbacks.stop_requested());
     if (!is_first_) return trainer.run();
     RunFolder folder = opened_folder();
     const TrainResult result = trainer.run(&folder);
-    say(learner_->take_remarks());
+    say(task_->take_remarks());
     return result;
   }
 
@@ -314,13 +314,13 @@ class Training {
   /// Checks everything that needs no data: the settings, that all ranks have the same ones, and the
   /// folder.
   void check_beforehand() {
-    learner_ = kind_.make(settings_);
-    learner_->check_settings();
+    task_ = entry_.make(settings_);
+    task_->check_settings();
     check_start(settings_);
     const TrainerOptions options = trainer_options(settings_);
     Settings recorded = settings_;  // as config.json will have them, whatever the temporary folder
     if (examples_ && !request_.resume) rebase_data_paths(recorded, examples_->folder(), data_of_run);
-    if (ranks_) check_same_settings(*ranks_, kind_, recorded);
+    if (ranks_) check_same_settings(*ranks_, entry_, recorded);
     device_ = device_of(settings_, ranks_);
     as_settings_error("", [&] { check_precision(options.precision, device_); });
     if (ranks_) say({platform_remark(*ranks_, device_)});
@@ -332,7 +332,7 @@ class Training {
 
   void open_before() {
     before_ = open_run(request_.folder, request_.verify);
-    learner_->restore_choices(run_settings(kind_, *before_));
+    task_->restore_choices(run_settings(entry_, *before_));
     data_files_ = examples_in_run(*before_, settings_);
     check(!examples_ || examples_->files() == data_files_,
           "cannot resume: the examples are not those that the run in ", before_->path(),
@@ -356,39 +356,39 @@ class Training {
 
   void read_and_build() {
     const bool is_large = announce_large_data();
-    learner_->read_data();
+    task_->read_data();
     if (is_large && !before_) say({"learning the vocabulary"});
-    if (ranks_) check_same_data(*ranks_, learner_->data_digests());
+    if (ranks_) check_same_data(*ranks_, task_->data_digests());
     if (before_)
-      learner_->open_files([&](std::string_view name) { return before_->text(name); });
+      task_->open_files([&](std::string_view name) { return before_->text(name); });
     else if (is_first_)
-      learner_->learn_vocabulary();
-    if (ranks_) share_vocabulary(*learner_, *ranks_);
+      task_->learn_vocabulary();
+    if (ranks_) share_vocabulary(*task_, *ranks_);
     if (is_large) say({"cutting the texts into tokens"});
-    learner_->build(device_);
-    if (is_first_ && !before_) start_ = initialize_weights(*learner_);
-    if (before_ && !before_->has_checkpoint()) start_ = restore_start(*learner_, *before_);
-    learner_->prepare_training();
-    say(learner_->take_remarks());
+    task_->build(device_);
+    if (is_first_ && !before_) start_ = initialize_weights(*task_);
+    if (before_ && !before_->has_checkpoint()) start_ = restore_start(*task_, *before_);
+    task_->prepare_training();
+    say(task_->take_remarks());
     say(start_.remarks);
-    say({concat_text(learner_->model().parameter_count(), " parameters")});
+    say({concat_text(task_->model().parameter_count(), " parameters")});
   }
 
   /// Creates the run's folder, or opens it to resume.
   RunFolder opened_folder() {
-    Settings settings = learner_->settings();  // with what it has measured itself
+    Settings settings = task_->settings();  // with what it has measured itself
     if (!before_ && examples_) data_files_ = examples_->files();
     if (!data_files_.empty())
       rebase_data_paths(settings, before_ ? before_->path() : examples_->folder(), data_of_run);
-    RunStart start{std::string(kind_.name), settings.json("", 2) + "\n", learner_->files(),
-                   learner_->data_digests(), start_.origin};
+    RunStart start{std::string(entry_.name), settings.json("", 2) + "\n", task_->files(),
+                   task_->data_digests(), start_.origin};
     start.files.merge(data_files_);
     examples_.reset();
     if (!before_) return RunFolder::create(request_.folder, start);
     return RunFolder::resume(request_.folder, start, free_settings(settings_), request_.verify);
   }
 
-  const TaskKind& kind_;
+  const TaskEntry& entry_;
   const TrainRequest& request_;
   Settings settings_;
   Ranks* const ranks_;
@@ -397,20 +397,20 @@ class Training {
   Device device_;
   std::shared_ptr<const RunFiles> before_;  // of rank 0, when the run goes on
   NamedFiles data_files_;                   // data files, named as in the run folder
-  std::unique_ptr<Learner> learner_;
+  std::unique_ptr<Task> task_;
   Start start_;
 };
 
 }  // namespace
 
-TrainResult train(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
+TrainResult train(const TaskEntry& entry, const Settings& settings, const TrainRequest& request) {
   check_recording("train");
-  const TrainResult result = Training(kind, settings, request).run();
-  if (request.report && (!request.ranks || request.ranks->is_first())) write_training_report(kind, request);
+  const TrainResult result = Training(entry, settings, request).run();
+  if (request.report && (!request.ranks || request.ranks->is_first())) write_training_report(entry, request);
   return result;
 }
 
-void write_training_report(const TaskKind& kind, const TrainRequest& request) {
+void write_training_report(const TaskEntry& entry, const TrainRequest& request) {
   const auto say = [&](const std::string& text) {
     if (request.callbacks.message) request.callbacks.message(text);
   };
@@ -418,7 +418,7 @@ void write_training_report(const TaskKind& kind, const TrainRequest& request) {
     if (part == "test") say(concat_text("test: ", metrics_text(measurement)));
   };
   try {
-    write_run_report(request.folder, {.verify = request.verify, .kind = &kind, .measured = measured});
+    write_run_report(request.folder, {.verify = request.verify, .entry = &entry, .measured = measured});
   } catch (const Error& error) {
     say(concat_text("the report has only curves: ", error.what()));
   }
@@ -476,7 +476,7 @@ Spread mean_and_deviation(std::span<const double> values) {
   return spread;
 }
 
-FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
+FoldsResult train_folds(const TaskEntry& entry, const Settings& settings, const TrainRequest& request) {
   const std::int64_t folds = settings.read<SplitOptions>("data").folds;
   const bool is_first = !request.ranks || request.ranks->is_first();
   if (is_first && !request.resume) RunFolder::check_new(request.folder);
@@ -498,10 +498,10 @@ FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const Tr
     else if (request.resume && !request.examples.empty())
       forget_examples(its_settings, settings_folder(request.folder));
     its_request.report = false;
-    if (!train(kind, its_settings, its_request).finished) return {};
+    if (!train(entry, its_settings, its_request).finished) return {};
     if (!is_first) continue;  // rank 0 has the run
     const RunOptions options{
-        .device = settings.read<RuntimeSettings>("").device, .verify = request.verify, .kind = &kind};
+        .device = settings.read<RuntimeSettings>("").device, .verify = request.verify, .entry = &entry};
     measured.push_back(Run::open(its_request.folder, options).measure("test"));
     if (request.callbacks.message)
       request.callbacks.message(concat_text("fold ", fold, ": ", measured.back().json));

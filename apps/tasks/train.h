@@ -6,17 +6,17 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/apps/tasks/learner.h"
 #include "heed/apps/tasks/recipe.h"
+#include "heed/apps/tasks/task.h"
 #include "heed/core/ranks.h"
 #include "heed/training/trainer.h"
 
 // Training: combines settings from all sources, and trains a task.
 //
-//   const heed::TaskKind& kind = heed::task_kind("classify");
+//   const heed::TaskEntry& entry = heed::task_entry("classify");
 //   const heed::Examples examples[] = {{"train", {texts, labels}}};
-//   const heed::Settings settings = heed::training_settings(kind, {.own_data = true});
-//   heed::train(kind, settings, {.folder = "runs/mine", .examples = examples});
+//   const heed::Settings settings = heed::training_settings(entry, {.own_data = true});
+//   heed::train(entry, settings, {.folder = "runs/mine", .examples = examples});
 
 namespace heed {
 
@@ -42,14 +42,14 @@ struct GivenSettings {
 
 /// Returns the settings in a JSON object one by one; names may be dotted, objects nested, or both.
 /// Throws a SettingsError for any other text.
-std::vector<GivenSetting> given_settings(const TaskKind& kind, std::string_view json,
+std::vector<GivenSetting> given_settings(const TaskEntry& entry, std::string_view json,
                                          const std::string& origin);
 
 /// Returns the settings for training. Later sources override earlier ones: defaults (or the
 /// settings of the resumed run), the model of training.from, config, attention, settings. The
 /// defaults are those for the user's data if the settings name some. `notes`, unless null, receives
 /// remarks about the attentions. Throws a SettingsError.
-Settings training_settings(const TaskKind& kind, const GivenSettings& given,
+Settings training_settings(const TaskEntry& entry, const GivenSettings& given,
                            std::vector<std::string>* notes = nullptr);
 
 // --- training
@@ -74,11 +74,11 @@ struct TrainRequest {
 /// Trains a task with the process's number of threads: reads the data, learns the vocabulary,
 /// builds the model and fills the folder. Settings and folder are checked before any data is read,
 /// and nothing is written before training can begin. Throws a SettingsError or an Error.
-TrainResult train(const TaskKind& kind, const Settings& settings, const TrainRequest& request);
+TrainResult train(const TaskEntry& entry, const Settings& settings, const TrainRequest& request);
 /// Writes the run's report with examples (apps/tasks/report.h), replacing the trainer's, which has
 /// only curves. Reports the result on the test part if there is one. If writing fails, it prints a
 /// message instead of throwing, since training succeeded.
-void write_training_report(const TaskKind& kind, const TrainRequest& request);
+void write_training_report(const TaskEntry& entry, const TrainRequest& request);
 
 // --- cross-validation
 
@@ -100,7 +100,7 @@ struct FoldsResult {
 /// folders fold-1 ... fold-K of request.folder, each trained and tested on other parts of the data,
 /// without reports. The parts depend only on data.split_seed. On resume, finished folds are
 /// skipped. Throws as train() does.
-FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const TrainRequest& request);
+FoldsResult train_folds(const TaskEntry& entry, const Settings& settings, const TrainRequest& request);
 
 /// Whether the settings request all folds of a cross-validation.
 bool wants_all_folds(const Settings& settings);

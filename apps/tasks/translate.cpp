@@ -41,10 +41,10 @@ Settings translate_settings(bool own_data) {
   return settings;
 }
 
-class TranslateLearner : public TextToTextLearner {
+class TranslateTask : public TextToTextTask {
  public:
-  TranslateLearner(const TaskKind& kind, Settings settings)
-      : TextToTextLearner(kind, std::move(settings), {.max_epochs = 60}) {}
+  TranslateTask(const TaskEntry& entry, Settings settings)
+      : TextToTextTask(entry, std::move(settings), {.max_epochs = 60}) {}
   static constexpr auto read_rows = read_sources;
 
  protected:
@@ -96,11 +96,11 @@ class TranslateLearner : public TextToTextLearner {
 
 }  // namespace
 
-const TaskKind& translate_task() {
-  static const TaskKind kind = make_task_kind<TranslateLearner>(
+const TaskEntry& translate_task() {
+  static const TaskEntry entry = make_task_entry<TranslateTask>(
       {"translate", "Trains, evaluates and uses a translation model, from pairs of sentences",
        Stacks::encoder_decoder, translation_metrics, translate_settings, names_pairs, pair_examples()});
-  return kind;
+  return entry;
 }
 
 }  // namespace heed

@@ -365,7 +365,7 @@ void heed_module_free(heed_module* module) {
 heed_status heed_run_model(heed_run* run, heed_module** out) {
   return guarded(__func__, out, [&] {
     const std::shared_ptr<RunObject> owner = object_of(run, "run");
-    return module_handle(owner, owner->run.learner().model(), nullptr);
+    return module_handle(owner, owner->run.task().model(), nullptr);
   });
 }
 

@@ -194,9 +194,9 @@ Json attention_list() {
 
 Json task_list() {
   Json list = Json::array();
-  for (const TaskKind* kind : task_kinds()) {
+  for (const TaskEntry* entry : task_table()) {
     Json tables = Json::array();
-    for (const ExampleTable& table : kind->examples) {
+    for (const ExampleTable& table : entry->examples) {
       Json columns = Json::array();
       for (const ExampleColumn& column : table.columns)
         columns.push_back({{"name", column.name},
@@ -207,7 +207,7 @@ Json task_list() {
                            {"optional", column.optional}});
       tables.push_back({{"name", table.name}, {"columns", std::move(columns)}});
     }
-    list.push_back({{"name", kind->name}, {"summary", kind->summary}, {"examples", std::move(tables)}});
+    list.push_back({{"name", entry->name}, {"summary", entry->summary}, {"examples", std::move(tables)}});
   }
   return list;
 }
@@ -251,7 +251,7 @@ Examples read_examples(const heed_examples& given) {
 
 /// The arguments of heed_train() and its kin.
 struct TrainingCall {
-  const TaskKind* kind = nullptr;
+  const TaskEntry* entry = nullptr;
   GivenSettings given;
   bool resume = false;
   std::vector<Examples> tables;
@@ -287,8 +287,8 @@ TrainingCall training_call(const char* task, Json object, std::span<const heed_e
   take("preset", text, call.given.attention.preset);
   if (call.resume) call.given.resumed = folder;
   check_argument(task || call.resume, "task is NULL, and no run is resumed");
-  call.kind = &task_kind(task ? task : open_run(settings_folder(folder), call.given.verify)->task());
-  call.given.settings = given_settings(*call.kind, dumped(object), "settings");
+  call.entry = &task_entry(task ? task : open_run(settings_folder(folder), call.given.verify)->task());
+  call.given.settings = given_settings(*call.entry, dumped(object), "settings");
   for (const GivenSetting& setting : call.given.settings) refuse_threads(setting.name);
   call.given.own_data = !examples.empty();
   for (const heed_examples& table : examples) call.tables.push_back(read_examples(table));
@@ -341,20 +341,20 @@ class TrainingCalls {
   bool begun_ = false, failed_ = false;
 };
 
-void train_one(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
+void train_one(const TaskEntry& entry, const Settings& settings, const TrainRequest& request) {
   if (wants_all_folds(settings))
     throw SettingsError(
         "data.folds: one training makes one run; cross-validation trains one for each fold; to train a "
         "single fold, give data.fold too");
-  if (!train(kind, settings, request).finished) throw Interrupted();
+  if (!train(entry, settings, request).finished) throw Interrupted();
 }
 
-std::string train_all_folds(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
+std::string train_all_folds(const TaskEntry& entry, const Settings& settings, const TrainRequest& request) {
   if (!wants_all_folds(settings))
     throw SettingsError(settings.has("data.folds")
                             ? "cross-validation needs data.folds, 2 or more, and no data.fold"
-                            : concat_text("the task ", kind.name, " has no folds (data.folds)"));
-  const FoldsResult result = train_folds(kind, settings, request);
+                            : concat_text("the task ", entry.name, " has no folds (data.folds)"));
+  const FoldsResult result = train_folds(entry, settings, request);
   if (!result.finished) throw Interrupted();
   return result.json;
 }
@@ -377,9 +377,9 @@ std::pair<std::string, bool> trained(const char* task, const char* json, const h
   request.examples = call.tables;
   calls.during([&] {
     std::vector<std::string> notes;
-    const Settings settings = training_settings(*call.kind, call.given, &notes);
+    const Settings settings = training_settings(*call.entry, call.given, &notes);
     for (const std::string& note : notes) request.callbacks.message(note);
-    train_them(*call.kind, settings, request);
+    train_them(*call.entry, settings, request);
   });
   return {path, request.verify};
 }
@@ -431,17 +431,17 @@ std::string compared(const char* task, const char* settings, const heed_examples
   take_member(object, "random", draws, draws);
   take_member(object, "halving", halving, halving);
   const TrainingCall call = training_call(task, std::move(object), std::span(examples, count), path);
-  Settings base = training_settings(*call.kind, call.given);
-  keep_examples(*call.kind, call.tables, path, base);
-  if (seeds.empty()) seeds = {base.get<std::int64_t>("seed")};
+  Settings base = training_settings(*call.entry, call.given);
+  keep_examples(*call.entry, call.tables, path, base);
+  if (seeds.empty()) seeds = {base.read<RuntimeSettings>("").seed};
   if (has_draws && draws < 1)
     throw SettingsError(concat_text("\"random\" is ", draws, "; expected how many choices to draw"));
-  ComparisonPlan plan{*call.kind, base, attentions, {}, seeds, draws, halving};
+  ComparisonPlan plan{*call.entry, base, attentions, {}, seeds, draws, halving};
   for (const auto& [name, values] : grid.items()) plan.settings.push_back(compared_setting(name, values));
   const TrainerCallbacks callbacks = calls.callbacks();
   Comparison found;
   calls.during([&] {
-    found = compare(plan, path, sequential_trainer(*call.kind, path, callbacks), callbacks.message);
+    found = compare(plan, path, sequential_trainer(*call.entry, path, callbacks), callbacks.message);
     if (!found.finished) throw Interrupted();
   });
   return json_of(found, path);
@@ -500,10 +500,10 @@ heed_status heed_run_describe(heed_run* run, char** out) {
   return guarded(__func__, out, [&] {
     const std::shared_ptr<RunObject> object = object_of(run, "run");
     return new_text(from_run(run, [&](Run& open) {
-      return dumped(Json{{"task", open.task()},
+      return dumped(Json{{"task", open.task_name()},
                          {"settings", Json::parse(object->settings)},
-                         {"classes", open.learner().known_classes()},
-                         {"remarks", open.learner().take_remarks()}});
+                         {"classes", open.task().known_classes()},
+                         {"remarks", open.task().take_remarks()}});
     }));
   });
 }
@@ -579,7 +579,7 @@ heed_status heed_run_capture(heed_run* run, const char* const* lines, size_t cou
 
 heed_status heed_task_settings(const char* task, int32_t own_data, char** out) {
   return guarded(__func__, out, [&] {
-    return new_text(dumped(settings_list(task_kind(text_of(task, "task")).settings(own_data != 0))));
+    return new_text(dumped(settings_list(task_entry(text_of(task, "task")).settings(own_data != 0))));
   });
 }
 
@@ -600,8 +600,8 @@ heed_status heed_cross_validate(const char* task, const char* settings, const he
   return guarded(__func__, out, [&] {
     std::string found;
     trained(task, settings, examples, count, folder, TrainingCalls(progress, context),
-            [&](const TaskKind& kind, const Settings& all, const TrainRequest& request) {
-              found = train_all_folds(kind, all, request);
+            [&](const TaskEntry& entry, const Settings& all, const TrainRequest& request) {
+              found = train_all_folds(entry, all, request);
             });
     return new_text(found);
   });

@@ -36,8 +36,8 @@ class Network : public heed::Module {
   heed::Part<heed::Linear> output_{*this, "output", 32, 1, true, initialiser_};
 };
 
-/// A task of the library's trainer, which brings schedules, clipping and checkpoints.
-class Regression : public heed::Task {
+/// An objective of the library's trainer, which brings schedules, clipping and checkpoints.
+class Regression : public heed::Objective {
  public:
   heed::Module& model() override { return network_; }
   std::int64_t batches(std::int64_t) override { return 1; }
@@ -52,7 +52,7 @@ class Regression : public heed::Task {
 
 /// The library prints nothing: it reports to callbacks.
 double train() {
-  Regression task;
+  Regression objective;
   heed::TrainerOptions options;
   options.steps = 1000;
   options.log_every = 250;
@@ -64,7 +64,7 @@ double train() {
     loss = progress.loss;
     std::printf("trainer: step %lld, loss %.5f\n", static_cast<long long>(progress.step), progress.loss);
   };
-  heed::Trainer(task, options, callbacks).run();
+  heed::Trainer(objective, options, callbacks).run();
   return loss;
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 /// A classifier of the data that heed makes by rule, in the folder, with this mechanism in its encoder.
 void train(const std::filesystem::path& folder) {
-  heed::Settings settings = heed::task_kind("classify").settings(false);
+  heed::Settings settings = heed::task_entry("classify").settings(false);
   settings.assign("model.encoder_attention=alibi");
   settings.assign("model.encoder_attention.slope=4");
   settings.assign("model.width=16");
@@ -21,7 +21,7 @@ void train(const std::filesystem::path& folder) {
   settings.assign("training.steps=20");
   heed::TrainRequest request{folder};
   request.callbacks.progress = [](const heed::Progress& at) { std::cout << heed::progress_text(at) << '\n'; };
-  heed::train(heed::task_kind("classify"), settings, request);
+  heed::train(heed::task_entry("classify"), settings, request);
 
   auto run = heed::Run::open(folder);
   std::cout << "the run says: " << run.settings().json("model.encoder_attention") << '\n';

@@ -38,10 +38,10 @@ Commands commands(std::size_t count, std::uint64_t seed) {
 void train(const std::filesystem::path& folder) {
   const auto [texts, labels] = commands(2000, 1);
   const heed::Examples examples[] = {{"train", {texts, labels}}};
-  const heed::TaskKind& kind = heed::task_kind("classify");
-  heed::Settings settings = kind.settings(true);
+  const heed::TaskEntry& entry = heed::task_entry("classify");
+  heed::Settings settings = entry.settings(true);
   for (const char* one : {"training.steps=200", "model.width=32", "model.heads=2"}) settings.assign(one);
-  heed::train(kind, settings, {.folder = folder, .examples = examples});
+  heed::train(entry, settings, {.folder = folder, .examples = examples});
 }
 
 }  // namespace

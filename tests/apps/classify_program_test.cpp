@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "heed/apps/tasks/learner.h"
+#include "heed/apps/tasks/task.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/page_json.h"
 #include "heed/tests/temporary_folder.h"
@@ -223,8 +223,8 @@ TEST_CASE("classify finds a header, keeps its columns, and answers tables by the
 }
 
 TEST_CASE("every program says which data its defaults are for, and takes an encoding") {
-  for (const TaskKind* kind : task_kinds()) {
-    const std::string name(kind->name);
+  for (const TaskEntry* entry : task_table()) {
+    const std::string name(entry->name);
     CAPTURE(name);
     const ProgramResult rule = run_program(name, {"train", "--help-settings"});
     CHECK(rule.output.starts_with("Defaults for generated data ("));

@@ -26,8 +26,8 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 ComparisonPlan small_plan() {
-  const TaskKind& kind = task_kind("classify");
-  return {kind, small_settings_of(kind), {}, {}, {1}};
+  const TaskEntry& entry = task_entry("classify");
+  return {entry, small_settings_of(entry), {}, {}, {1}};
 }
 
 ExampleStatistics accuracy_of(const std::vector<int>& right) {

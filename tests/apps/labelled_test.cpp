@@ -44,10 +44,10 @@ TEST_CASE("labels that are none are refused with the columns that there are, bef
   std::string rows;
   for (int i = 0; i < 1000; ++i) rows += concat_text("label", i, " a text\n");
   write_file_atomically(folder / "data.txt", rows);
-  Settings settings = task_kind("classify").settings(true);
+  Settings settings = task_entry("classify").settings(true);
   settings.assign("data.format=lines");
   settings.set("data.file", (folder / "data.txt").string(), "test");
-  CHECK_THROWS_WITH_AS(train_run(task_kind("classify"), settings, {folder / "run"}),
+  CHECK_THROWS_WITH_AS(train_run(task_entry("classify"), settings, {folder / "run"}),
                        doctest::Contains("data.txt: its 1000 texts have more than"), SettingsError);
   CHECK(!path_exists(folder / "run"));
 }
@@ -60,11 +60,11 @@ const std::vector<std::string> abc = {"a", "b", "c"};
 template <class Head>
 Head head_of_abc() {
   static const Settings settings = [] {
-    Settings made = task_kind("classify").settings(true);
+    Settings made = task_entry("classify").settings(true);
     made.set("data.label_separator", std::is_same_v<Head, ClassSetHead> ? "|" : "", "test");
     return made;
   }();
-  Head head(task_kind("classify"), settings);
+  Head head(task_entry("classify"), settings);
   head.open([](std::string_view) { return classes_to_json(abc); });
   return head;
 }
@@ -214,7 +214,7 @@ namespace {
 
 Settings small_table_run(const std::string& task, const std::filesystem::path& file,
                          const std::vector<std::string>& more) {
-  Settings settings = small_settings_of(task_kind(task), {}, true);
+  Settings settings = small_settings_of(task_entry(task), {}, true);
   settings.set("data.file", file.string(), "test");
   for (const std::string& one : more) settings.assign(one);
   return settings;
@@ -239,7 +239,7 @@ TEST_CASE("Weights of the data: an example that counts three times is as good as
   const auto loss_of = [&](const std::string& name, std::vector<std::string> more) {
     more.insert(more.end(), whole.begin(), whole.end());
     double loss = 0;
-    train_run(task_kind("classify"), small_table_run("classify", folder / (name + ".csv"), more),
+    train_run(task_entry("classify"), small_table_run("classify", folder / (name + ".csv"), more),
               {.folder = folder / (name + "-run"),
                .callbacks = {.progress = [&](const Progress& progress) { loss = progress.loss; }}});
     return loss;
@@ -265,7 +265,7 @@ TEST_CASE("Ratings: numbers at any magnitude, alike or not, are learned in units
     const Settings settings = small_table_run("rate", folder / "rated.csv",
                                               {"training.steps=150", "training.schedule.warmup_steps=5"});
     const std::filesystem::path out = folder / ("run" + scale);
-    train_run(task_kind("rate"), settings, {.folder = out});
+    train_run(task_entry("rate"), settings, {.folder = out});
     Run run = Run::open(out);
     const std::vector<std::string> lines = {"it is good", "", "it is bad"};
     const std::vector<Prediction> answers = run.predict(lines, {.return_errors = true});
@@ -276,7 +276,7 @@ TEST_CASE("Ratings: numbers at any magnitude, alike or not, are learned in units
     CHECK(run.measure("valid").metrics[2].value > 0.8);  // r2
   }
   write_file_atomically(folder / "same.tsv", "5\tone\n5\ttwo\n5\tthree\n5\tfour\n");
-  train_run(task_kind("rate"),
+  train_run(task_entry("rate"),
             small_table_run("rate", folder / "same.tsv", {"training.steps=2", "data.valid_fraction=0.3"}),
             {.folder = folder / "same"});
   CHECK(Run::open(folder / "same").predict(std::vector<std::string>{"two"})[0].text == "5");
@@ -295,7 +295,7 @@ TEST_CASE("Ratings: a constant that is added to all numbers changes no answer bu
                           i % 3 == 0 ? ",it is good\n" : ",it is bad\n");
     write_file_atomically(folder / "data.csv", rows);
     const std::filesystem::path out = folder / concat_text("run", constant);
-    train_run(task_kind("rate"),
+    train_run(task_entry("rate"),
               small_table_run("rate", folder / "data.csv",
                               {"training.steps=150", "training.schedule.warmup_steps=5"}),
               {.folder = out});
@@ -322,7 +322,7 @@ TEST_CASE("Ratings: labels that are no numbers of f32, and columns that could al
   const auto error_of = [&](const std::string& content) -> std::string {
     write_file_atomically(folder / "data.csv", content);
     try {
-      train_run(task_kind("rate"), small_table_run("rate", folder / "data.csv", {"training.steps=1"}),
+      train_run(task_entry("rate"), small_table_run("rate", folder / "data.csv", {"training.steps=1"}),
                 {.folder = folder / "run"});
     } catch (const Error& error) {
       return error.what();
@@ -338,16 +338,16 @@ TEST_CASE("Ratings: labels that are no numbers of f32, and columns that could al
 }
 
 TEST_CASE("Texts that are read by themselves show each its own inside, of every kind of mechanism") {
-  const TaskKind& kind = task_kind("match");
+  const TaskEntry& entry = task_entry("match");
   for (const std::string name : {"dot_product", "reformer", "clusterformer", "synthesizer_random"}) {
     CAPTURE(name);
     const TemporaryFolder folder;
-    Settings settings = small_settings_of(kind);
+    Settings settings = small_settings_of(entry);
     for (const std::string& setting : {std::string("model.kind=towers"), std::string("training.steps=1"),
                                        "model.encoder_attention=\"" + name + "\""})
       settings.assign(setting);
     if (name == "reformer") settings.assign("model.encoder_attention.rounds=2");
-    train_run(kind, settings, {.folder = folder / "run"});
+    train_run(entry, settings, {.folder = folder / "run"});
     CaptureFile file;
     Run::open(folder / "run")
         .predict(std::vector<std::string>{"where is emma ?\temma waits here ?"},
@@ -377,12 +377,12 @@ TEST_CASE("A label that training lacks counts as wrong, is a class of the measur
   for (const char* const part : {"data.test", "data.valid"}) {
     CAPTURE(part);
     Settings settings =
-        small_settings_of(task_kind("classify"), {"data.format=lines", "training.steps=30"}, true);
+        small_settings_of(task_entry("classify"), {"data.format=lines", "training.steps=30"}, true);
     settings.set("data.file", (folder / "data.txt").string(), "test");
     settings.set(part, (folder / "test.txt").string(), "test");
     std::string said;
     const std::filesystem::path folder_of_run = folder / part;
-    train_run(task_kind("classify"), settings,
+    train_run(task_entry("classify"), settings,
               {.folder = folder_of_run,
                .callbacks = {.message = [&](std::string_view text) { said.append(text).append("\n"); }}});
     const std::string unknown =
@@ -392,7 +392,7 @@ TEST_CASE("A label that training lacks counts as wrong, is a class of the measur
     CHECK(contains(said, unknown));
     Run run = Run::open(folder_of_run);
     const Measurement measured = run.measure(std::string(part).substr(5));
-    CHECK(contains(listed(run.learner().take_remarks()), unknown));
+    CHECK(contains(listed(run.task().take_remarks()), unknown));
     const Json json = Json::parse(measured.json);
     CHECK(json["texts"] == 6);
     CHECK(json["accuracy"].get<double>() == doctest::Approx(4.0 / 6).epsilon(0.001));
@@ -406,7 +406,7 @@ TEST_CASE("A label that training lacks counts as wrong, is a class of the measur
 
 TEST_CASE("Defaults of texts with labels: long ones are cut, and every class is held out by the same share") {
   for (const char* const task : {"classify", "match", "embed_text"}) {
-    const Settings settings = task_kind(task).settings(true);
+    const Settings settings = task_entry(task).settings(true);
     CHECK(settings.get<std::string>("data.long_texts") == "cut");
     if (settings.has("data.stratified")) CHECK(settings.get<bool>("data.stratified"));
   }

@@ -195,13 +195,13 @@ TEST_CASE(
     "masked language model: the same bits for any number of threads; attentions that see both sides serve") {
   const WithThreads keep(cpu_threads());
   const TemporaryFolder folder;
-  const TaskKind& kind = task_kind(name);
+  const TaskEntry& entry = task_entry(name);
   const auto train = [&](const std::string& attention, const std::string& threads) {
     const fs::path run = folder / (attention + threads);
     const Settings settings = small_settings_of(
-        kind, {"objective=masked", "training.steps=3", threads, "model.decoder_attention=" + attention});
+        entry, {"objective=masked", "training.steps=3", threads, "model.decoder_attention=" + attention});
     apply_threads(settings);
-    CHECK(train_run(kind, settings, {run}).step == 3);
+    CHECK(train_run(entry, settings, {run}).step == 3);
     return run;
   };
   const auto weights = [&](const std::string& threads) {

@@ -23,7 +23,7 @@ using Lines = std::vector<std::string>;
 namespace {
 
 PairTokenizer tokenizer_of(const Lines& texts, const Lines& assignments = {}) {
-  Settings settings = task_kind("match").settings(true);
+  Settings settings = task_entry("match").settings(true);
   for (const char* one : {"tokenizer.kind=words", "tokenizer.min_frequency=1"}) settings.assign(one);
   for (const std::string& one : assignments) settings.assign(one);
   Lines spaced;

@@ -29,8 +29,8 @@ namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
 fs::path trained(const std::string& task, const fs::path& out, const std::vector<std::string>& more) {
-  const TaskKind& kind = task_kind(task);
-  train_run(kind, small_settings_of(kind, more), {out});
+  const TaskEntry& entry = task_entry(task);
+  train_run(entry, small_settings_of(entry, more), {out});
   return out;
 }
 
@@ -185,10 +185,10 @@ TEST_CASE("published: a run comes back from its layout with the same weights and
     const ExchangeReport in = import_run(folder / "model", folder / "again");
     CHECK(in.architecture == out.architecture);
     Run first = Run::open(run, {.settings = {"int8_weights=false"}}), second = Run::open(folder / "again");
-    CHECK(first.task() == second.task());
-    for (const NamedTensor& tensor : second.learner().model().parameters()) {
+    CHECK(first.task_name() == second.task_name());
+    for (const NamedTensor& tensor : second.task().model().parameters()) {
       CAPTURE(tensor.name);
-      const auto all = first.learner().model().parameters();
+      const auto all = first.task().model().parameters();
       const auto found = std::ranges::find(all, tensor.name, &NamedTensor::name);
       if (found == all.end()) {  // a bias that the run lacks is 0
         for (const float value : tensor.tensor->to_vector<float>()) CHECK(value == 0);
@@ -275,7 +275,7 @@ TEST_CASE("published: weights in 16 bits are read, and written as near as they c
     for (std::size_t i = 0; i < a.size(); ++i) CHECK(b[i] == doctest::Approx(a[i]).epsilon(0.0006));
   }
   import_run(folder / "half", folder / "run");
-  CHECK(Run::open(folder / "run").task() == "language_model");
+  CHECK(Run::open(folder / "run").task_name() == "language_model");
 }
 
 TEST_CASE("published: Marian's models of SentencePiece become a tokenizer for each language") {
@@ -414,7 +414,7 @@ TEST_CASE("published: settings of training keep no model from being opened, and 
       with_weight(row.table, Tensor::zeros({length, 16}))(model);
       with_key(row.member, length)(model);
       CHECK(error_of([&] { Run::open(model); }) == "");
-      for (const TaskKind* const task : task_kinds()) {
+      for (const TaskEntry* const task : task_table()) {
         if (task->stacks == Stacks::encoder_decoder) continue;  // of which no encoder is a part
         CAPTURE(task->name);
         OrderedJson json = {{"training.from", model.string()}};
@@ -429,10 +429,10 @@ TEST_CASE("published: settings of training keep no model from being opened, and 
         CHECK(settings.get<std::int64_t>("training.batch_tokens") == std::max<std::int64_t>(window, 2048));
       }
     }
-  Settings settings = task_kind("language_model").settings(true);
+  Settings settings = task_entry("language_model").settings(true);
   settings.assign("training.batch_tokens=100");
-  const std::unique_ptr<Learner> learner = task_kind("language_model").make(settings);
-  CHECK(contains(error_of([&] { learner->check_settings(); }), "training.batch_tokens is 100"));
+  const std::unique_ptr<Task> task = task_entry("language_model").make(settings);
+  CHECK(contains(error_of([&] { task->check_settings(); }), "training.batch_tokens is 100"));
 }
 
 TEST_CASE("published: a weight that is said to be tied is compared before it is left out") {
@@ -838,9 +838,9 @@ TEST_CASE("published: folders are opened where they lie, and start trainings tha
   CHECK(answers_of(model, lines) == answers_of(folder / "imported", lines));
   CHECK(error_of([&] { Run::open(folder / "nothing"); }).find("there is no run") != std::string::npos);
 
-  const TaskKind& kind = task_kind("classify");
+  const TaskEntry& entry = task_entry("classify");
   const auto started = [&](const fs::path& from, const fs::path& out) {
-    const GivenSettings given{.settings = given_settings(kind,
+    const GivenSettings given{.settings = given_settings(entry,
                                                          OrderedJson{{"training.from", from.string()},
                                                                      {"data.file", small_texts().string()},
                                                                      {"data.format", "lines"},
@@ -850,7 +850,7 @@ TEST_CASE("published: folders are opened where they lie, and start trainings tha
                                                                      {"training.ignore", "output"}}
                                                              .dump(),
                                                          "test")};
-    train_run(kind, training_settings(kind, given), {out});
+    train_run(entry, training_settings(entry, given), {out});
     return open_run(out);
   };
   const std::shared_ptr<const RunFiles> first = started(model, folder / "first"),
@@ -859,17 +859,17 @@ TEST_CASE("published: folders are opened where they lie, and start trainings tha
     CHECK(tensor.to_vector<float>() == second->weights("last").tensors.at(name).to_vector<float>());
   CHECK(first->origin() == started(model, folder / "third")->origin());
   CHECK(first->text("classes.json") == open_run(model)->text("classes.json"));  // good, bad
-  CHECK(Run::open(folder / "first", {.weights = "initial"}).task() == "classify");
+  CHECK(Run::open(folder / "first", {.weights = "initial"}).task_name() == "classify");
   change_weights(model, [](std::map<std::string, Tensor>& weights) {
     weights.at("classifier.bias") = Tensor::ones(weights.at("classifier.bias").shape());
   });
   CHECK(contains(error_of([&] { Run::open(folder / "first", {.weights = "initial"}); }), "have changed"));
   fs::remove_all(model);
   GivenSettings resumed{.resumed = (folder / "first").string()};
-  resumed.settings = given_settings(kind, R"({"training.steps": 6})", "test");
+  resumed.settings = given_settings(entry, R"({"training.steps": 6})", "test");
   TrainRequest request{folder / "first"};
   request.resume = true;
-  CHECK(train_run(kind, training_settings(kind, resumed), request).finished);
+  CHECK(train_run(entry, training_settings(entry, resumed), request).finished);
   CHECK(contains(error_of([&] { Run::open(model); }), "there is no run"));
 }
 
@@ -881,7 +881,7 @@ TEST_CASE("published: classes keep the order of their ids, and several labels a 
         "single_label_classification");
   const std::vector<std::string> lines = {"good day", "bad"};
   import_run(model, folder / "plain");
-  const auto classes_of_run = [](const fs::path& run) { return Run::open(run).learner().known_classes(); };
+  const auto classes_of_run = [](const fs::path& run) { return Run::open(run).task().known_classes(); };
   using Names = std::vector<std::string>;
   CHECK(classes_of_run(folder / "plain") == Names{"bad", "good"});
   const auto turned = [](Tensor& weight) {
@@ -963,10 +963,10 @@ TEST_CASE("published: what sentence-transformers keeps beside a model is taken o
   CHECK(answers_of(imported("short"), lines) == cut);
   Run opened = Run::open(folder / "short");
   opened.predict(lines);
-  CHECK(contains(opened.learner().take_remarks().back(), "= 5 and was cut; the model reads no more"));
+  CHECK(contains(opened.task().take_remarks().back(), "= 5 and was cut; the model reads no more"));
   Run shorter = Run::open(folder / "short", {.settings = {"data.max_tokens=3"}});
   shorter.predict(lines);
-  CHECK(contains(shorter.learner().take_remarks().back(), "; data.max_tokens=5 reads more"));
+  CHECK(contains(shorter.task().take_remarks().back(), "; data.max_tokens=5 reads more"));
   export_run(folder / "short", folder / "short-out");
   CHECK(OrderedJson::parse(content_of(folder / "short-out/tokenizer_config.json")).at("model_max_length") ==
         5);
@@ -1022,8 +1022,8 @@ TEST_CASE("published: low-rank parts are merged when a run is exported, and answ
   const TensorFile merged = load_safetensors(folder / "merged/model.safetensors");
   auto kind_settings = low.settings();
   kind_settings.assign("model.lora_rank=0");
-  const auto plain = low.learner().kind().make(kind_settings);
-  plain->open_files([&](std::string_view name) { return low.learner().files().at(std::string(name)); });
+  const auto plain = low.task().entry().make(kind_settings);
+  plain->open_files([&](std::string_view name) { return low.task().files().at(std::string(name)); });
   plain->build({});
   std::vector<std::pair<std::string, Tensor>> targets;
   for (const NamedTensor& one : plain->model().state()) targets.emplace_back(one.name, one.tensor->detach());

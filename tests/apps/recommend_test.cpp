@@ -1,6 +1,6 @@
 // News recommendation: MIND's files, the metrics of rankings, the model, and the program.
 
-#include "heed/apps/tasks/learner.h"
+#include "heed/apps/tasks/task.h"
 
 #include <nlohmann/json.hpp>
 

@@ -13,9 +13,9 @@
 #include "heed/apps/compare/comparison.h"
 #include "heed/apps/data/idx.h"
 #include "heed/apps/report/report.h"
-#include "heed/apps/tasks/learner.h"
 #include "heed/apps/tasks/report.h"
 #include "heed/apps/tasks/run.h"
+#include "heed/apps/tasks/task.h"
 #include "heed/tests/browser.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/page_json.h"
@@ -87,8 +87,8 @@ std::set<std::string> strips_in(const json& page) {
 }  // namespace
 
 TEST_CASE("report: every task has one, with maps of its examples and histograms of their weights") {
-  for (const TaskKind* kind : task_kinds()) {
-    const std::string task(kind->name);
+  for (const TaskEntry* entry : task_table()) {
+    const std::string task(entry->name);
     CAPTURE(task);
     const json page = checked(report_of(small_run(task)));
     CHECK(page["task"] == task);
@@ -380,10 +380,10 @@ class GermanNumbers {
 
 TEST_CASE("report: a program's locale changes neither what is trained nor how numbers are written") {
   const TemporaryFolder folder("heed-locale-run");
-  const TaskKind& classify = task_kind("classify");
+  const TaskEntry& classify = task_entry("classify");
   const auto trained = [&](const fs::path& run) {
-    const TaskKind& kind = run.filename() == "rate" ? task_kind("rate") : classify;
-    train_run(kind, small_settings_of(kind, {"training.steps=4"}), {run});
+    const TaskEntry& entry = run.filename() == "rate" ? task_entry("rate") : classify;
+    train_run(entry, small_settings_of(entry, {"training.steps=4"}), {run});
     return tensors_of(run / "model.safetensors");
   };
   const auto written = [&] {

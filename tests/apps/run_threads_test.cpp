@@ -15,17 +15,17 @@ using Lines = std::vector<std::string>;
 Run opened(const std::string& task, const Lines& settings = {}) {
   static const TemporaryFolder folder;
   const std::filesystem::path path = folder / task;
-  const TaskKind& kind = task_kind(task);
+  const TaskEntry& entry = task_entry(task);
   if (!std::filesystem::exists(path))
-    train_run(kind, small_settings_of(kind, {"training.steps=3", "training.evaluate_every=0"}), {path});
+    train_run(entry, small_settings_of(entry, {"training.steps=3", "training.evaluate_every=0"}), {path});
   return Run::open(path, {.settings = settings});
 }
 
 /// Some lines that the run can answer.
 Lines lines_of(const std::string& task, std::size_t count) {
   Run run = opened(task);
-  run.learner().read_data();
-  const Lines lines = run.learner().example_lines(count);
+  run.task().read_data();
+  const Lines lines = run.task().example_lines(count);
   REQUIRE(lines.size() == count);
   return lines;
 }
@@ -62,8 +62,8 @@ bool nearly_same(const Prediction& a, const Prediction& b) {
 }  // namespace
 
 TEST_CASE("run threads: many ask one run of every task, or a queue, and get what each gets alone") {
-  for (const TaskKind* kind : task_kinds()) {
-    const std::string task(kind->name);
+  for (const TaskEntry* entry : task_table()) {
+    const std::string task(entry->name);
     CAPTURE(task);
     const Lines lines = lines_of(task, 8);
     std::vector<Prediction> alone;
@@ -100,10 +100,10 @@ TEST_CASE("run threads: measuring waits for answers, and they for it") {
 TEST_CASE("run threads: texts that were cut are counted, whoever asked") {
   Run run = opened("classify", {"data.long_texts=cut"});
   const std::string line = lines_of("classify", 1).front(), longer = line + long_text(" " + line, 4000);
-  run.learner().take_remarks();
+  run.task().take_remarks();
   at_once(4, [&](std::size_t) { run.predict(Lines{longer, longer, line}); });
   int cut = 0;
-  for (const std::string& remark : run.learner().take_remarks()) cut += std::stoi(remark);
+  for (const std::string& remark : run.task().take_remarks()) cut += std::stoi(remark);
   CHECK(cut == 8);
 }
 

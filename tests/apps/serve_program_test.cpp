@@ -17,7 +17,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "heed/apps/tasks/learner.h"
+#include "heed/apps/tasks/task.h"
 #include "heed/tests/browser.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/page_json.h"
@@ -223,8 +223,8 @@ TEST_CASE("heed serve: the page is for who has the token, and for no other host"
 }
 
 TEST_CASE("heed serve: every task answers what is typed, with its maps") {
-  for (const TaskKind* kind : task_kinds()) {
-    const std::string task(kind->name);
+  for (const TaskEntry* entry : task_table()) {
+    const std::string task(entry->name);
     CAPTURE(task);
     Served served(small_run(task));
     const std::vector<std::string> parts = parts_of(small_line(task));

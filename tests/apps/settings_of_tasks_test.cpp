@@ -3,10 +3,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "heed/apps/tasks/learner.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/start.h"
+#include "heed/apps/tasks/task.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/text/safetensors.h"
 #include "heed/training/checkpoint.h"
@@ -80,44 +80,44 @@ std::vector<std::string> others(const Setting& setting, const Json& value) {
   return values;
 }
 
-Settings short_settings(const TaskKind& kind, const std::vector<std::string>& more) {
+Settings short_settings(const TaskEntry& entry, const std::vector<std::string>& more) {
   Settings settings = small_settings_of(
-      kind, {"training.steps=3", "training.evaluate_every=0", "training.schedule.warmup_steps=2"});
+      entry, {"training.steps=3", "training.evaluate_every=0", "training.schedule.warmup_steps=2"});
   for (const std::string layers : {"model.encoder_layers", "model.decoder_layers"})  // so that they can share
     if (settings.has(layers)) settings.assign(layers + "=2");
   for (const std::string& one : more) settings.assign(one);
   return settings;
 }
 
-std::unique_ptr<Learner> built(const TaskKind& kind, const Settings& settings) {
-  std::unique_ptr<Learner> learner = kind.make(settings);
-  learner->check_settings();
-  learner->read_data();
-  learner->learn_vocabulary();
-  learner->build(device_of(settings));
-  return learner;
+std::unique_ptr<Task> built(const TaskEntry& entry, const Settings& settings) {
+  std::unique_ptr<Task> task = entry.make(settings);
+  task->check_settings();
+  task->read_data();
+  task->learn_vocabulary();
+  task->build(device_of(settings));
+  return task;
 }
 
 /// Without a folder: some hundreds of runs would wait for the disk ten times as long as they train.
-std::string weights(const TaskKind& kind, const Settings& settings) {
-  const std::unique_ptr<Learner> learner = built(kind, settings);
-  learner->prepare_training();
-  Trainer(*learner, trainer_options(settings)).run();
-  return safetensors_text({model_state(learner->model()), {}});
+std::string weights(const TaskEntry& entry, const Settings& settings) {
+  const std::unique_ptr<Task> task = built(entry, settings);
+  task->prepare_training();
+  Trainer(*task, trainer_options(settings)).run();
+  return safetensors_text({model_state(task->model()), {}});
 }
 
-std::map<std::string, Shape> shapes_of(const TaskKind& kind, const Settings& settings) {
+std::map<std::string, Shape> shapes_of(const TaskEntry& entry, const Settings& settings) {
   std::map<std::string, Shape> all;
-  for (const auto& [name, tensor] : model_state(built(kind, settings)->model())) all[name] = tensor.shape();
+  for (const auto& [name, tensor] : model_state(built(entry, settings)->model())) all[name] = tensor.shape();
   return all;
 }
 
 /// What a model that starts from a run has to say of it, or why it cannot.
-std::string started(const TaskKind& kind, Settings settings, const std::string& run) {
+std::string started(const TaskEntry& entry, Settings settings, const std::string& run) {
   settings.set("training.from", run, "the test");
   std::string said;
   try {
-    for (const std::string& remark : initialize_weights(*built(kind, settings)).remarks)
+    for (const std::string& remark : initialize_weights(*built(entry, settings)).remarks)
       said += remark + "\n";
   } catch (const Error& error) {
     said = error.what();
@@ -131,17 +131,17 @@ bool loses_weights(const std::string& said) {
 
 /// A run with another value of a setting, so that its weights have other names or shapes. False: there is no
 /// such value.
-bool train_other_shape(const TaskKind& kind, const Setting& setting, const std::vector<std::string>& base,
+bool train_other_shape(const TaskEntry& entry, const Setting& setting, const std::vector<std::string>& base,
                        const std::string& run) {
-  const Settings before = short_settings(kind, base);
-  const auto expected = shapes_of(kind, before);
+  const Settings before = short_settings(entry, base);
+  const auto expected = shapes_of(entry, before);
   for (const std::string& value : others(setting, Json::parse(before.json(setting.name)))) {
-    Settings settings = short_settings(kind, base);
+    Settings settings = short_settings(entry, base);
     try {
       settings.set_json(setting.name, value, "the test");
-      if (shapes_of(kind, settings) == expected) continue;
+      if (shapes_of(entry, settings) == expected) continue;
       settings.assign("training.steps=1");
-      train_run(kind, settings, {run});
+      train_run(entry, settings, {run});
     } catch (const Error&) {
       continue;
     }
@@ -155,22 +155,22 @@ bool train_other_shape(const TaskKind& kind, const Setting& setting, const std::
 TEST_CASE("--from: a setting that shapes weights comes along, and where another value is set, it is named") {
   const TemporaryFolder folder;
   int shaping = 0;
-  for (const TaskKind* kind : task_kinds()) {
-    CAPTURE(kind->name);
-    const Settings all = short_settings(*kind, {});
+  for (const TaskEntry* entry : task_table()) {
+    CAPTURE(entry->name);
+    const Settings all = short_settings(*entry, {});
     for (const Setting& setting : all.declared()) {
       const std::string group = setting.name.substr(0, setting.name.find('.'));
       if (group != "model" && group != "user" && group != "news") continue;
       if (setting.name.starts_with("model.lora_")) continue;  // what is added to the weights of a run
       CAPTURE(setting.name);
       const std::vector<std::string> base = reasons_of(setting);
-      const std::string run = (folder / (std::string(kind->name) + "-" + setting.name)).string();
-      if (!train_other_shape(*kind, setting, base, run)) continue;
+      const std::string run = (folder / (std::string(entry->name) + "-" + setting.name)).string();
+      if (!train_other_shape(*entry, setting, base, run)) continue;
       ++shaping;
-      Settings taken = short_settings(*kind, base);
+      Settings taken = short_settings(*entry, base);
       apply_model_settings(taken, run);
-      const std::string with = started(*kind, taken, run),
-                        without = started(*kind, short_settings(*kind, base), run);
+      const std::string with = started(*entry, taken, run),
+                        without = started(*entry, short_settings(*entry, base), run);
       CHECK_MESSAGE(!loses_weights(with), with);
       CHECK_MESSAGE((!loses_weights(without) || contains(without, setting.name + " is ")), without);
     }
@@ -181,42 +181,42 @@ TEST_CASE("--from: a setting that shapes weights comes along, and where another 
 TEST_CASE(
     "only tasks that tell classes or rate have sparse features, and evaluations fit the shares of the "
     "parts") {
-  for (const TaskKind* kind : task_kinds()) {
-    CAPTURE(kind->name);
-    const bool has_parts = kind->name == "classify" || kind->name == "match" || kind->name == "rate";
-    CHECK(kind->settings(true).has("model.sparse_features") == has_parts);
+  for (const TaskEntry* entry : task_table()) {
+    CAPTURE(entry->name);
+    const bool has_parts = entry->name == "classify" || entry->name == "match" || entry->name == "rate";
+    CHECK(entry->settings(true).has("model.sparse_features") == has_parts);
     if (!has_parts) continue;
-    const auto learner = built(*kind, short_settings(*kind, {"model.sparse_features=97"}));
-    learner->prepare_training();
-    const auto shares = [&] { return model_state(learner->model()).at("sparse.shares").to_doubles(); };
+    const auto task = built(*entry, short_settings(*entry, {"model.sparse_features=97"}));
+    task->prepare_training();
+    const auto shares = [&] { return model_state(task->model()).at("sparse.shares").to_doubles(); };
     const Doubles before = shares();
-    learner->measured({"valid", {}, learner->settings()});
+    task->measured({"valid", {}, task->settings()});
     CHECK(shares() == before);
-    learner->evaluate();
+    task->evaluate();
     CHECK(shares() != before);
   }
 }
 
 TEST_CASE("every setting of a model and of training changes the weights") {
-  for (const TaskKind* kind : task_kinds()) {
-    CAPTURE(kind->name);
+  for (const TaskEntry* entry : task_table()) {
+    CAPTURE(entry->name);
     std::map<std::vector<std::string>, std::string> trained;  // what is trained with each list of settings
-    const Settings all = short_settings(*kind, {});
+    const Settings all = short_settings(*entry, {});
     for (const Setting& setting : all.declared()) {
       if (!setting.name.starts_with("model.") && !setting.name.starts_with("training.")) continue;
       if (std::ranges::find(not_of_the_weights, setting.name) != not_of_the_weights.end()) continue;
       CAPTURE(setting.name);
       const std::vector<std::string> base = reasons_of(setting);
-      const Settings before = short_settings(*kind, base);
+      const Settings before = short_settings(*entry, base);
       std::string& expected = trained[base];
-      if (expected.empty()) expected = weights(*kind, before);
+      if (expected.empty()) expected = weights(*entry, before);
       std::string refusals;
       bool changed = false;
       for (const std::string& value : others(setting, Json::parse(before.json(setting.name)))) {
-        Settings settings = short_settings(*kind, base);
+        Settings settings = short_settings(*entry, base);
         try {
           settings.set_json(setting.name, value, "the test");
-          changed = weights(*kind, settings) != expected;
+          changed = weights(*entry, settings) != expected;
         } catch (const Error& error) {
           refusals += std::string(error.what()) + "\n";
           continue;
@@ -230,21 +230,21 @@ TEST_CASE("every setting of a model and of training changes the weights") {
 
 TEST_CASE(
     "language_model: the first batches have the same tokens in twice as many windows of half the length") {
-  const TaskKind& kind = task_kind("language_model");
+  const TaskEntry& entry = task_entry("language_model");
   for (const std::string length : {"24", "1"})
     for (const std::string objective : {"causal", "masked"}) {
       CAPTURE_ALL(length, objective);
       const auto losses = [&](const std::string& share, const std::string& limit) {
-        const std::unique_ptr<Learner> learner =
-            built(kind, short_settings(kind, {"objective=" + objective, "training.keep_best_by=loss", limit,
-                                              "training.batch_tokens=96", "model.max_length=" + length,
-                                              "model.dropout=0", "training.short_share=" + share}));
-        learner->prepare_training();
+        const std::unique_ptr<Task> task =
+            built(entry, short_settings(entry, {"objective=" + objective, "training.keep_best_by=loss", limit,
+                                                "training.batch_tokens=96", "model.max_length=" + length,
+                                                "model.dropout=0", "training.short_share=" + share}));
+        task->prepare_training();
         std::vector<std::pair<double, std::int64_t>> found;
         const NoGrad no_grad;
         for (std::int64_t batch = 0; batch < 8; ++batch) {
           Context context;
-          const Loss loss = learner->loss(0, batch, context);
+          const Loss loss = task->loss(0, batch, context);
           found.emplace_back(loss.sum.item(), loss.count);
         }
         return found;
@@ -260,29 +260,29 @@ TEST_CASE(
 }
 
 TEST_CASE("an evaluation that is only shown reads a sample, in every task") {
-  for (const TaskKind* const kind : task_kinds()) {
+  for (const TaskEntry* const entry : task_table()) {
     std::vector<std::vector<std::string>> variants = {{}};
-    if (kind->name == "language_model")
+    if (entry->name == "language_model")
       variants.push_back({"objective=masked", "training.keep_best_by=loss"});
     for (const std::vector<std::string>& more : variants) {
-      CAPTURE(kind->name);
-      const std::unique_ptr<Learner> learner = built(*kind, short_settings(*kind, more));
-      learner->prepare_training();
+      CAPTURE(entry->name);
+      const std::unique_ptr<Task> task = built(*entry, short_settings(*entry, more));
+      task->prepare_training();
       const NoGrad no_grad;
-      const Evaluation all = learner->evaluate();
+      const Evaluation all = task->evaluate();
       REQUIRE_FALSE(all.metrics.empty());
       CHECK(all.sample == 0);
-      learner->set_sample(2);
-      const Evaluation some = learner->evaluate();
+      task->set_sample(2);
+      const Evaluation some = task->evaluate();
       CHECK(some.sample > 0);
       CHECK(some.sample < some.all);
       CHECK((some.unit == "pairs") ==
-            (kind->name == "translate" || kind->name == "summarize" || kind->name == "converse"));
+            (entry->name == "translate" || entry->name == "summarize" || entry->name == "converse"));
       CHECK(some.keep_best_by == all.keep_best_by);
       REQUIRE(some.metrics.size() == all.metrics.size());
       for (std::size_t i = 0; i < all.metrics.size(); ++i) CHECK(some.metrics[i].name == all.metrics[i].name);
-      learner->set_sample(1'000'000'000);
-      CHECK(learner->evaluate().sample == 0);
+      task->set_sample(1'000'000'000);
+      CHECK(task->evaluate().sample == 0);
     }
   }
 }

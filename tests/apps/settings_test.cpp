@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "heed/apps/tasks/learner.h"
 #include "heed/apps/tasks/recipe.h"
+#include "heed/apps/tasks/task.h"
 #include "heed/base/names.h"
 #include "heed/models/options.h"
 #include "heed/tests/model_support.h"
@@ -64,7 +64,7 @@ std::string refused_change(Change&& change) {
 }  // namespace
 
 TEST_CASE("settings: a list of columns is a name, names between commas, or JSON") {
-  Settings settings = task_kind("classify").settings(true);
+  Settings settings = task_entry("classify").settings(true);
   for (const auto& [given, list] :
        std::vector<std::pair<std::string, std::string>>{{"text", R"(["text"])"},
                                                         {"title,body", R"(["title","body"])"},
@@ -155,9 +155,9 @@ TEST_CASE("settings: a file with many members is read in a time that follows the
 }
 
 TEST_CASE("settings: a range without its end says so") {
-  for (const TaskKind* kind : task_kinds()) {
-    CAPTURE(kind->name);
-    Settings settings = kind->settings(false);
+  for (const TaskEntry* entry : task_table()) {
+    CAPTURE(entry->name);
+    Settings settings = entry->settings(false);
     for (const Setting& setting : settings.declared()) {
       if (!setting.name.ends_with("dropout") && setting.high != below_one) continue;
       CAPTURE(setting.name);
@@ -205,7 +205,7 @@ TEST_CASE("defaults can be changed for other data, and are what the table shows"
 }
 
 TEST_CASE("a name of an attention keeps the options set for it, and says which it drops") {
-  Settings settings = task_kind("classify").settings(true);
+  Settings settings = task_entry("classify").settings(true);
   settings.assign(R"(model.encoder_attention={"name": "longformer", "window": 9})");
   CHECK(choose_attentions(settings, Stacks::encoder, {.attention = "longformer"}).empty());
   CHECK(contains(settings.json("model.encoder_attention"), "9"));
@@ -217,21 +217,21 @@ TEST_CASE("a name of an attention keeps the options set for it, and says which i
 }
 
 TEST_CASE("every task checks its settings without building the model") {
-  for (const TaskKind* kind : task_kinds()) {
-    CAPTURE(kind->name);
+  for (const TaskEntry* entry : task_table()) {
+    CAPTURE(entry->name);
     for (const bool own_data : {false, true}) {
       const auto refused = [&](const std::vector<std::string>& assignments) -> std::string {
         try {
-          Settings settings = kind->settings(own_data);
+          Settings settings = entry->settings(own_data);
           for (const std::string& assignment : assignments) settings.assign(assignment);
-          kind->make(settings)->check_settings();
+          entry->make(settings)->check_settings();
         } catch (const SettingsError& error) {
           return error.what();
         }
         return "";
       };
       CHECK(refused({}) == "");
-      const std::string attention = attention_settings(kind->stacks).front();
+      const std::string attention = attention_settings(entry->stacks).front();
       CHECK(contains(refused({attention + "=longformer", attention + ".widnow=3"}), "widnow"));
       CHECK(contains(refused({attention + "=bigbird", attention + ".block=4294967296"}), "4294967296"));
       CHECK(contains(refused({"model.width=65536", "model.feed_forward=1048576", "model.heads=1"}),
@@ -259,8 +259,8 @@ struct SettingRow {
 /// The rows of all tasks, those of one name together, in the order of the tasks.
 std::vector<SettingRow> setting_rows() {
   std::vector<SettingRow> rows;
-  for (const TaskKind* kind : task_kinds()) {
-    const Settings settings = kind->settings(true);
+  for (const TaskEntry* entry : task_table()) {
+    const Settings settings = entry->settings(true);
     for (const Setting& setting : settings.declared()) {
       auto row = std::ranges::find_if(rows, [&](const SettingRow& one) { return one.is(setting); });
       if (row == rows.end()) {
@@ -272,7 +272,7 @@ std::vector<SettingRow> setting_rows() {
       auto value = std::ranges::find(row->defaults, setting.initial, &SettingRow::Default::value);
       if (value == row->defaults.end()) value = row->defaults.insert(value, {setting.initial});
       if (value->count++ != 0) value->tasks += ", ";
-      value->tasks += kind->name;
+      value->tasks += entry->name;
     }
   }
   return rows;
@@ -294,7 +294,7 @@ std::string settings_page() {
       tasks += (tasks.empty() ? "" : ", ") + one.tasks;
       count += one.count;
     }
-    if (count < task_kinds().size()) row.help += " *(" + tasks + ")*";
+    if (count < task_table().size()) row.help += " *(" + tasks + ")*";
     tables[part] +=
         concat_text("| `", row.name, "` | ", defaults, " | ", row.allowed, " | ", row.help, " |\n");
   }

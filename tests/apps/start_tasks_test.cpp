@@ -15,11 +15,11 @@ namespace fs = std::filesystem;
 /// Trains a small run in this process; what it said.
 std::string said_in_training(const std::string& task, const fs::path& out,
                              const std::vector<std::string>& more, bool resume = false) {
-  const TaskKind& kind = task_kind(task);
+  const TaskEntry& entry = task_entry(task);
   std::string said;
   TrainRequest request{out, resume, true, {}};
   request.callbacks.message = [&](std::string_view text) { said.append(text).append("\n"); };
-  train_run(kind, small_settings_of(kind, more), request);
+  train_run(entry, small_settings_of(entry, more), request);
   return said;
 }
 
@@ -39,7 +39,7 @@ std::string from(const fs::path& run) {
 
 /// Settings of a task that take the model of a run.
 Settings taken_from(const fs::path& run, const std::string& task) {
-  Settings settings = task_kind(task).settings(false);
+  Settings settings = task_entry(task).settings(false);
   apply_model_settings(settings, run.string());
   return settings;
 }
@@ -96,14 +96,14 @@ TEST_CASE("--from: trained weights take small steps, the parts that start afresh
   const fs::path pretrained = folder / "text";
   said_in_training("language_model", pretrained,
                    like_the_classifier({"objective=masked", "training.keep_best_by=loss"}));
-  const TaskKind& kind = task_kind("classify");
+  const TaskEntry& entry = task_entry("classify");
   const auto chosen = [&](std::vector<GivenSetting> more) {
     more.insert(more.begin(), {"training.from", pretrained.string()});
-    return training_settings(kind, {.own_data = true, .settings = std::move(more)});
+    return training_settings(entry, {.own_data = true, .settings = std::move(more)});
   };
   const std::string rate = "training.schedule.learning_rate";
   const Settings plain = chosen({{"training.ignore", "output,pooling"}, {"training.freeze", "pooling"}});
-  const auto width = plain.get<double>("model.width"), usual = kind.settings(true).get<double>(rate);
+  const auto width = plain.get<double>("model.width"), usual = entry.settings(true).get<double>(rate);
   CHECK(plain.get<double>(rate) == doctest::Approx(0.02 / width));
   const double times = usual / (0.02 / width);
   CHECK(plain.get<std::string>("training.part_rates") == concat_text("output=", times, ",sparse=", times));
@@ -122,9 +122,9 @@ TEST_CASE("--from: trained weights take small steps, the parts that start afresh
 
 TEST_CASE("Of steps and epochs, one that is given alone replaces the other, and the earlier of both counts") {
   const TemporaryFolder folder;
-  const TaskKind& kind = task_kind("classify");
+  const TaskEntry& entry = task_entry("classify");
   const auto limits = [&](std::vector<GivenSetting> given, const fs::path& resumed = {}) {
-    const Settings settings = training_settings(kind, {.settings = std::move(given), .resumed = resumed});
+    const Settings settings = training_settings(entry, {.settings = std::move(given), .resumed = resumed});
     return std::pair(settings.get<std::int64_t>("training.steps"),
                      settings.get<std::int64_t>("training.epochs"));
   };
@@ -133,7 +133,7 @@ TEST_CASE("Of steps and epochs, one that is given alone replaces the other, and 
   CHECK(limits({steps}) == Limits{5, 0});
   CHECK(limits({epochs}) == Limits{0, 2});
   CHECK(limits({steps, epochs}) == Limits{5, 2});
-  train_run(kind, small_settings_of(kind, {"training.steps=2"}), {folder / "run"});
+  train_run(entry, small_settings_of(entry, {"training.steps=2"}), {folder / "run"});
   CHECK(limits({epochs}, folder / "run") == Limits{0, 2});
   CHECK(limits({steps}, folder / "run") == Limits{5, 0});
   CHECK(limits({steps, epochs}, folder / "run") == Limits{5, 2});
@@ -147,11 +147,11 @@ TEST_CASE("--from: so many passes are enough, unless steps are given") {
                            "data.valid_fraction=0", "training.ema_decay=0", "training.batch_tokens=64"});
   said_in_training("classify", first, data);
   const auto steps_after = [&](const std::string& name, const std::vector<std::string>& more) {
-    const TaskKind& kind = task_kind("classify");
+    const TaskEntry& entry = task_entry("classify");
     std::vector<GivenSetting> given;
     for (const std::string& one : joined(joined(data, {from(first)}), more))
       given.push_back({one.substr(0, one.find('=')), one.substr(one.find('=') + 1)});
-    train_run(kind, training_settings(kind, {.settings = given}), {folder / name, false, true, {}});
+    train_run(entry, training_settings(entry, {.settings = given}), {folder / name, false, true, {}});
     return Run::open(folder / name).settings().get<std::int64_t>("training.steps");
   };
   CHECK(steps_after("few", {}) == 100);

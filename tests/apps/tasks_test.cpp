@@ -33,8 +33,8 @@ bool same_answer(const std::string& one, const std::string& other) {
 }
 
 /// A line that every run of the task can answer, without its end.
-std::string line_for(const TaskKind& kind) {
-  std::string line = small_line(std::string(kind.name));
+std::string line_for(const TaskEntry& entry) {
+  std::string line = small_line(std::string(entry.name));
   line.pop_back();
   return line;
 }
@@ -44,16 +44,16 @@ std::string line_for(const TaskKind& kind) {
 TEST_CASE(
     "tasks: trained in one process, opened, measured and asked; the same bits for any number of threads") {
   const WithThreads keep(cpu_threads());
-  for (const TaskKind* kind : task_kinds()) {
-    CAPTURE(std::string(kind->name));
+  for (const TaskEntry* entry : task_table()) {
+    CAPTURE(std::string(entry->name));
     const TemporaryFolder folder;
     std::string expected;
     for (const char* threads : {"threads=1", "threads=3"}) {
       CAPTURE(threads);
       const fs::path run = folder / threads;
-      const Settings settings = small_settings_of(*kind, {threads});
+      const Settings settings = small_settings_of(*entry, {threads});
       apply_threads(settings);
-      const TrainResult result = train_run(*kind, settings, {run});
+      const TrainResult result = train_run(*entry, settings, {run});
       CHECK(result.finished);
       CHECK(result.step == 20);
       const std::string found = tensors_of(run / "model.safetensors");
@@ -61,8 +61,8 @@ TEST_CASE(
       CHECK(found == expected);
     }
     Run run = Run::open(folder / "threads=1");
-    CHECK(run.task() == kind->name);
-    const std::vector<std::string> lines = {line_for(*kind), "", line_for(*kind)};
+    CHECK(run.task_name() == entry->name);
+    const std::vector<std::string> lines = {line_for(*entry), "", line_for(*entry)};
     CHECK_THROWS_WITH_AS(run.predict(std::vector<std::string>{lines.front(), "a\xff"}),
                          "predict: lines[1] is not UTF-8 at byte 2", Error);
     const std::vector<Prediction> answers = run.predict(lines, {.return_errors = true});
@@ -72,8 +72,8 @@ TEST_CASE(
     CHECK(contains(answers[1].error, "blank"));
     const Measurement measurement = run.measure();
     std::vector<std::string_view> names;
-    for (const MetricKind& metric : kind->metrics)  // those that say something of data made by rule
-      if (metric.name != "micro_f1" && (kind->name != "translate" || metric.name != "bleu"))
+    for (const MetricKind& metric : entry->metrics)  // those that say something of data made by rule
+      if (metric.name != "micro_f1" && (entry->name != "translate" || metric.name != "bleu"))
         names.push_back(metric.name);
     REQUIRE(measurement.metrics.size() == names.size());
     for (std::size_t i = 0; i < measurement.metrics.size(); ++i) {
@@ -82,7 +82,7 @@ TEST_CASE(
     }
     CHECK(measurement.count > 0);
     const ExampleStatistics& examples = measurement.examples;
-    if (kind->name == "translate") CHECK(examples.metric == "exact");  // of number words
+    if (entry->name == "translate") CHECK(examples.metric == "exact");  // of number words
     REQUIRE_FALSE(examples.rows.empty());
     Doubles sums(examples.rows.front().size(), 0);
     for (const Doubles& row : examples.rows)
@@ -97,24 +97,24 @@ TEST_CASE(
 TEST_CASE("tasks: with attentions that can serve, and a reason where one cannot") {
   const WithThreads keep(cpu_threads());
   std::size_t cell = 0;
-  for (const TaskKind* kind : task_kinds())
+  for (const TaskEntry* entry : task_table())
     for (const AttentionVariant& variant : attention_variants()) {
       if (++cell % (sanitized ? 5 : 3) != 0) continue;  // each task with some, each mechanism in some task
-      CAPTURE_ALL(kind->name, variant.name);
+      CAPTURE_ALL(entry->name, variant.name);
       const TemporaryFolder folder;
-      Settings settings = small_settings_of(*kind, {"training.steps=3"});
+      Settings settings = small_settings_of(*entry, {"training.steps=3"});
       AttentionNames names;
       names.attention = std::string(variant.name);
-      choose_attentions(settings, kind->stacks, names);
-      if (kind->stacks == Stacks::decoder && !variant.capabilities.causal) {
-        CHECK_THROWS_AS(train_run(*kind, settings, {folder / "run"}), SettingsError);
+      choose_attentions(settings, entry->stacks, names);
+      if (entry->stacks == Stacks::decoder && !variant.capabilities.causal) {
+        CHECK_THROWS_AS(train_run(*entry, settings, {folder / "run"}), SettingsError);
         CHECK(!fs::exists(folder / "run"));
         continue;
       }
-      CHECK(train_run(*kind, settings, {folder / "run"}).step == 3);
+      CHECK(train_run(*entry, settings, {folder / "run"}).step == 3);
       for (const char* const weights : {"int8_weights=false", "int8_weights=true", "bf16_weights=true"}) {
         Run run = Run::open(folder / "run", {.settings = {weights}});
-        const std::vector<Prediction> answers = run.predict(std::vector<std::string>{line_for(*kind)});
+        const std::vector<Prediction> answers = run.predict(std::vector<std::string>{line_for(*entry)});
         REQUIRE(answers.size() == 1);
         CHECK(answers[0].error == "");
       }
@@ -125,9 +125,9 @@ TEST_CASE("tasks: with attentions that can serve, and a reason where one cannot"
 }
 
 TEST_CASE("tasks: killed at random moments and resumed to the same bits") {
-  for (const TaskKind* kind : task_kinds()) {
-    CAPTURE(std::string(kind->name));
-    check_killed_training(std::string(kind->name), kills_wanted(2));
+  for (const TaskEntry* entry : task_table()) {
+    CAPTURE(std::string(entry->name));
+    check_killed_training(std::string(entry->name), kills_wanted(2));
   }
 }
 
@@ -150,10 +150,10 @@ TEST_CASE("tasks: the worked example is trained, killed, resumed, measured and a
 TEST_CASE("tasks: the number of threads is the program's, whatever a run's settings say") {
   const WithThreads keep(cpu_threads());
   const TemporaryFolder folder;
-  const TaskKind& kind = task_kind("classify");
-  const Settings settings = small_settings_of(kind, {"threads=1", "training.steps=2"});
+  const TaskEntry& entry = task_entry("classify");
+  const Settings settings = small_settings_of(entry, {"threads=1", "training.steps=2"});
   set_cpu_threads(3);
-  train_run(kind, settings, {folder / "run"});
+  train_run(entry, settings, {folder / "run"});
   CHECK(cpu_threads() == 3);
   const Run run = Run::open(folder / "run");
   CHECK(cpu_threads() == 3);
@@ -164,18 +164,18 @@ TEST_CASE("tasks: the number of threads is the program's, whatever a run's setti
 
 TEST_CASE("tasks: training where nothing is recorded is refused and leaves no folder") {
   const TemporaryFolder folder;
-  const TaskKind& kind = task_kind("classify");
-  const Settings settings = small_settings_of(kind, {"training.steps=2"});
+  const TaskEntry& entry = task_entry("classify");
+  const Settings settings = small_settings_of(entry, {"training.steps=2"});
   const NoGrad no_grad;
-  CHECK_ERROR(train_run(kind, settings, {folder / "run"}), "train: recording is off on this thread");
+  CHECK_ERROR(train_run(entry, settings, {folder / "run"}), "train: recording is off on this thread");
   CHECK_FALSE(fs::exists(folder / "run"));
 }
 
 TEST_CASE("tasks: a run with a mechanism that is not registered here says so") {
   const TemporaryFolder folder;
-  const TaskKind& kind = task_kind("classify");
-  const Settings settings = small_settings_of(kind, {"training.steps=2"});
-  train_run(kind, settings, {folder / "run"});
+  const TaskEntry& entry = task_entry("classify");
+  const Settings settings = small_settings_of(entry, {"training.steps=2"});
+  train_run(entry, settings, {folder / "run"});
   const fs::path config = folder / "run" / "config.json";
   const std::string text = read_file(config), name = "\"dot_product\"";
   REQUIRE(contains(text, name));
@@ -192,18 +192,18 @@ TEST_CASE("tasks: a run with a mechanism that is not registered here says so") {
 }
 
 TEST_CASE("tasks: answers that are not finite are errors") {
-  for (const TaskKind* kind : task_kinds()) {
-    CAPTURE(kind->name);
-    Run run = Run::open(small_run(std::string(kind->name)));
-    for (const NamedTensor& one : run.learner().model().parameters()) {
+  for (const TaskEntry* entry : task_table()) {
+    CAPTURE(entry->name);
+    Run run = Run::open(small_run(std::string(entry->name)));
+    for (const NamedTensor& one : run.task().model().parameters()) {
       const Floats spoiled(static_cast<std::size_t>(one.tensor->count()),
                            std::numeric_limits<float>::quiet_NaN());
       one.tensor->assign(std::span<const float>(spoiled));
     }
-    run.learner().model().state_changed();
-    CHECK(error_of([&] { run.predict(std::vector<std::string>{line_for(*kind)}); }) != "");
+    run.task().model().state_changed();
+    CHECK(error_of([&] { run.predict(std::vector<std::string>{line_for(*entry)}); }) != "");
     CHECK(error_of([&] { run.measure("valid"); }) != "");
-    if (auto* writer = dynamic_cast<TextToTextLearner*>(&run.learner())) {
+    if (auto* writer = dynamic_cast<TextToTextTask*>(&run.task())) {
       ParallelText pair;
       pair.source.push_back("a");
       pair.target.push_back("b");
@@ -231,7 +231,7 @@ TEST_CASE(
   const std::string file = write_content(folder / "text", text).string();
   std::string said;
   const auto trained = [&](const std::string& name, const std::vector<std::string>& more) {
-    Settings settings = task_kind("language_model").settings(true);
+    Settings settings = task_entry("language_model").settings(true);
     for (const char* const one :
          {"model.width=16", "model.heads=2", "model.feed_forward=16", "model.max_length=32",
           "model.decoder_layers=1", "training.batch_tokens=64"})
@@ -239,7 +239,7 @@ TEST_CASE(
     settings.assign("data.file=" + file);
     for (const std::string& one : more) settings.assign(one);
     said.clear();
-    train_run(task_kind("language_model"), settings,
+    train_run(task_entry("language_model"), settings,
               {.folder = folder / name,
                .callbacks = {.message = [&](std::string_view line) { said.append(line).append("\n"); }}});
     return nlohmann::json::parse(read_file(folder / name / "config.json"));
@@ -262,36 +262,36 @@ TEST_CASE(
 TEST_CASE("classify and match: many texts take more steps, and long texts of many classes larger batches") {
   const TemporaryFolder folder;
   // `texts` rows of a class from 0 to `classes` - 1 and one or two texts of `words` words
-  const auto chosen = [&](const std::string& task, int texts, int classes, int words,
+  const auto chosen = [&](const std::string& name, int texts, int classes, int words,
                           const std::vector<std::string>& more) {
     std::string rows;
     for (int i = 0; i < texts; ++i) {
       rows += concat_text("c", i % classes);
-      for (int column = 0; column < (task == "match" ? 2 : 1); ++column) {
+      for (int column = 0; column < (name == "match" ? 2 : 1); ++column) {
         rows += '\t';
         for (int word = 0; word < words; ++word) rows += concat_text("w", (i + word) % 50, " ");
       }
       rows += '\n';
     }
-    const TaskKind& kind = task_kind(task);
-    Settings settings = kind.settings(true);
+    const TaskEntry& entry = task_entry(name);
+    Settings settings = entry.settings(true);
     settings.assign("data.file=" + write_content(folder / "rows.tsv", rows).string());
     for (const char* const one : {"data.header=false", "data.label_column=1", "model.width=8",
                                   "model.heads=2", "model.feed_forward=8"})
       settings.assign(one);
-    if (task == "match")
+    if (name == "match")
       for (const char* const one : {"data.first_column=2", "data.second_column=3"}) settings.assign(one);
     for (const std::string& one : more) settings.assign(one);
-    const std::unique_ptr<Learner> learner = kind.make(settings);
-    learner->check_settings();
-    learner->read_data();
-    learner->learn_vocabulary();
-    learner->build(device_of(settings));
-    learner->prepare_training();
-    const auto number = [&](const std::string& name) {
-      return learner->settings().get<std::int64_t>("training." + name);
+    const std::unique_ptr<Task> task = entry.make(settings);
+    task->check_settings();
+    task->read_data();
+    task->learn_vocabulary();
+    task->build(device_of(settings));
+    task->prepare_training();
+    const auto number = [&](const std::string& setting) {
+      return task->settings().get<std::int64_t>("training." + setting);
     };
-    return std::array{number("steps"), number("batch_tokens"), learner->batches(0)};
+    return std::array{number("steps"), number("batch_tokens"), task->batches(0)};
   };
   for (const std::string task : {"classify", "match"}) {
     CAPTURE(task);
@@ -315,13 +315,13 @@ TEST_CASE(
   const TemporaryFolder folder;
   const auto steps_of = [&](const std::string& name, std::vector<std::string> more) {
     more.insert(more.end(), {"data.numbers=200", "training.batch_tokens=2000"});
-    Settings fresh = task_kind("translate").settings(false);
+    Settings fresh = task_entry("translate").settings(false);
     for (const std::string& one :
          {std::string("model.width=16"), std::string("model.heads=2"), std::string("model.feed_forward=16")})
       fresh.assign(one);
     for (const std::string& one : more) fresh.assign(one);
     std::string said;
-    train_run(task_kind("translate"), fresh,
+    train_run(task_entry("translate"), fresh,
               {.folder = folder / name,
                .callbacks = {.message = [&](std::string_view text) { said.append(text).append("\n"); }}});
     CHECK(contains(said, "60 passes over this little data") == (name == "few"));

@@ -5,9 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "heed/apps/tasks/learner.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/start.h"
+#include "heed/apps/tasks/task.h"
 #include "heed/tests/hostile/small_runs.h"
 
 namespace {
@@ -22,13 +22,13 @@ struct Read {
   Lines remarks;
   std::string error;
 };
-Read read(const TaskKind& kind, const Lines& settings) {
+Read read(const TaskEntry& entry, const Lines& settings) {
   Read read;
   try {
-    const auto learner = kind.make(small_settings_of(kind, settings, true));
-    learner->read_data();
-    read.digests = learner->data_digests();
-    read.remarks = learner->take_remarks();
+    const auto task = entry.make(small_settings_of(entry, settings, true));
+    task->read_data();
+    read.digests = task->data_digests();
+    read.remarks = task->take_remarks();
   } catch (const Error& error) {
     read.error = error.what();
   }
@@ -53,24 +53,24 @@ TEST_CASE("pairs: a table in any format is what two files of lines are") {
     return write_content(folder / name, content).string();
   };
   const std::string source = file("source", "a b\nc \"d\"\ne\n"), target = file("target", "x\ny\nz\n");
-  const Read expected = read(task_kind("translate"), {"data.source=" + source, "data.target=" + target});
+  const Read expected = read(task_entry("translate"), {"data.source=" + source, "data.target=" + target});
   CHECK(expected.error == "");
   const Lines csv = {"data.file=" + file("t.csv", "1,x,a b\n2,y,\"c \"\"d\"\"\"\n3,z,e\n"),
                      "data.source_column=3"};
-  CHECK(read(task_kind("translate"), csv).digests == expected.digests);
+  CHECK(read(task_entry("translate"), csv).digests == expected.digests);
   const Lines tsv = {"data.file=" + file("t", "from\tto\na b\tx\nc \"d\"\ty\ne\tz\n"), "data.format=tsv",
                      "data.header=true", "data.source_column=from", "data.target_column=to"};
-  CHECK(read(task_kind("translate"), tsv).digests == expected.digests);
+  CHECK(read(task_entry("translate"), tsv).digests == expected.digests);
   const Lines jsonl = {"data.file=" + file("t.jsonl", R"({"source": "a b", "target": "x"})"
                                                       "\n"
                                                       R"({"source": "c \"d\"", "target": "y"})"
                                                       "\n"
                                                       R"({"target": "z", "source": "e"})"
                                                       "\n")};
-  CHECK(read(task_kind("translate"), jsonl).digests == expected.digests);
+  CHECK(read(task_entry("translate"), jsonl).digests == expected.digests);
   // A line end within a cell is a space: an answer is a line.
   const Lines broken = {"data.file=" + file("u.csv", "\"a\nb\",x\n\"c \"\"d\"\"\",y\ne,z\n")};
-  CHECK(read(task_kind("translate"), broken).digests == expected.digests);
+  CHECK(read(task_entry("translate"), broken).digests == expected.digests);
 }
 
 TEST_CASE("pairs: what is wrong with files is said with file and line") {
@@ -78,7 +78,7 @@ TEST_CASE("pairs: what is wrong with files is said with file and line") {
   const auto file = [&](const std::string& name, const std::string& content) {
     return "data.file=" + write_content(folder / name, content).string();
   };
-  const auto error = [&](const Lines& settings) { return read(task_kind("summarize"), settings).error; };
+  const auto error = [&](const Lines& settings) { return read(task_entry("summarize"), settings).error; };
   const std::string one = write_content(folder / "one", "a\n").string(),
                     two = write_content(folder / "two", "a\nb\n").string();
   const std::pair<Lines, const char*> rows[] = {
@@ -101,7 +101,7 @@ TEST_CASE("pairs: a share is held out by a seed of its own") {
   for (int i = 0; i < 100; ++i) rows += concat_text("text ", i, "\ttitle ", i, "\n");
   const std::string data = "data.file=" + write_content(folder / "t.tsv", rows).string();
   const auto digests = [&](const Lines& more) {
-    return read(task_kind("summarize"), joined({data}, more)).digests;
+    return read(task_entry("summarize"), joined({data}, more)).digests;
   };
   CHECK(digests({}) == digests({"seed=7"}));
   CHECK(digests({}) != digests({"data.split_seed=7"}));
@@ -117,49 +117,49 @@ TEST_CASE("converse: dialogues that are measured with are not learned from, and 
   const std::string train = "data.file=" + file("train", "a __eou__ b __eou__\nc __eou__ d __eou__\n"),
                     test = "data.test=" + file("test", "c __eou__ d __eou__\ne __eou__ f __eou__\n");
   const Lines all = {"data.valid_fraction=0"};
-  const Read shared = read(task_kind("converse"), joined({train, test}, all));
+  const Read shared = read(task_entry("converse"), joined({train, test}, all));
   CHECK(shared.error == "");
   CHECK(any_contains(shared.remarks, "1 training dialogues"));
-  CHECK(shared.digests.at("train") == read(task_kind("converse"), joined({alone}, all)).digests.at("train"));
-  const Read kept = read(task_kind("converse"), joined({train, test, "data.overlap=keep"}, all));
+  CHECK(shared.digests.at("train") == read(task_entry("converse"), joined({alone}, all)).digests.at("train"));
+  const Read kept = read(task_entry("converse"), joined({train, test, "data.overlap=keep"}, all));
   CHECK(any_contains(kept.remarks, "kept"));
-  CHECK(kept.digests.at("train") == read(task_kind("converse"), joined({train}, all)).digests.at("train"));
+  CHECK(kept.digests.at("train") == read(task_entry("converse"), joined({train}, all)).digests.at("train"));
 
-  const Read single = read(task_kind("converse"),
+  const Read single = read(task_entry("converse"),
                            joined({"data.file=" + file("single", "a __eou__\nb __eou__ c __eou__\n")}, all));
   CHECK(any_contains(single.remarks, "1 training dialogues have a single turn"));
-  CHECK(contains(read(task_kind("converse"), joined({"data.file=" + file("none", "a __eou__\n")}, all)).error,
-                 "no dialogue has a second turn"));
+  CHECK(
+      contains(read(task_entry("converse"), joined({"data.file=" + file("none", "a __eou__\n")}, all)).error,
+               "no dialogue has a second turn"));
   const std::string single_turns = file("turns", "x __eou__\ny __eou__\n");
-  CHECK(contains(read(task_kind("converse"), joined({train, "data.test=" + single_turns}, all)).error,
+  CHECK(contains(read(task_entry("converse"), joined({train, "data.test=" + single_turns}, all)).error,
                  "turns: no dialogue has a second turn: there is no answer to test with"));
-  CHECK(contains(read(task_kind("converse"), {"data.file=" + file("bad", "a __eou__ b\n")}).error, "bad:1"));
+  CHECK(contains(read(task_entry("converse"), {"data.file=" + file("bad", "a __eou__ b\n")}).error, "bad:1"));
 }
 
 TEST_CASE("tokenizer.separate: targets have a vocabulary of their own") {
-  const TaskKind& kind = task_kind("translate");
+  const TaskEntry& entry = task_entry("translate");
   const Lines two = {"tokenizer.separate=true", "model.tie_embeddings=decoder"};
   const TemporaryFolder folder;
-  train_run(kind, small_settings_of(kind, two), {folder / "run"});
+  train_run(entry, small_settings_of(entry, two), {folder / "run"});
   const Tokenizer source = Tokenizer::load(folder / "run" / "tokenizer.json"),
                   target = Tokenizer::load(folder / "run" / "target_tokenizer.json");
   CHECK(source.to_json() != target.to_json());
   Run run = Run::open(folder / "run");
   const ParallelText pairs{{"forty-two"}, {"zweiundvierzig"}};
-  auto& learner = dynamic_cast<TextToTextLearner&>(run.learner());
-  CHECK(learner.score(pairs)[0].tokens ==
-        static_cast<std::int64_t>(target.encode("zweiundvierzig").size()) + 1);
+  auto& task = dynamic_cast<TextToTextTask&>(run.task());
+  CHECK(task.score(pairs)[0].tokens == static_cast<std::int64_t>(target.encode("zweiundvierzig").size()) + 1);
   const std::vector<Prediction> answers = run.predict(pairs.source.strings());
   CHECK(answers[0].error.empty());
   // What starts from it has both.
-  Settings started = small_settings_of(kind, {"training.from=" + (folder / "run").string()});
+  Settings started = small_settings_of(entry, {"training.from=" + (folder / "run").string()});
   apply_model_settings(started, (folder / "run").string());
-  train_run(kind, started, {folder / "started"});
+  train_run(entry, started, {folder / "started"});
   CHECK(content_of(folder / "started" / "target_tokenizer.json") ==
         content_of(folder / "run" / "target_tokenizer.json"));
 
   const auto refusal = [&](const Lines& more) {
-    return error_of([&] { train_run(kind, small_settings_of(kind, more), {folder / "refused"}); });
+    return error_of([&] { train_run(entry, small_settings_of(entry, more), {folder / "refused"}); });
   };
   CHECK(contains(refusal({"tokenizer.separate=true", "model.tie_embeddings=all"}),
                  "set model.tie_embeddings=decoder"));
@@ -175,7 +175,7 @@ TEST_CASE("score: of what a model writes it is the probability that predict give
     const Lines lines = {line.substr(0, line.size() - 1), "one one"};
     const std::vector<Prediction> answers = run.predict(lines);
     ParallelText pairs{lines, {answers[0].text, answers[1].text}};
-    const std::vector<TargetScore> scores = text_to_text(run.learner()).score(pairs);
+    const std::vector<TargetScore> scores = text_to_text(run.task()).score(pairs);
     Context context = Context::inference();
     const Tensor tracked = run.log_probabilities(lines, pairs.target.strings(), context);
     CHECK(tracked.shape() == Shape{2});
@@ -200,7 +200,7 @@ TEST_CASE("score: of what a model writes it is the probability that predict give
     double sum = 0;
     std::int64_t tokens = 0;
     for (const TargetScore& score :
-         text_to_text(run.learner()).score(text_to_text(run.learner()).read_files(files))) {
+         text_to_text(run.task()).score(text_to_text(run.task()).read_files(files))) {
       sum += score.log_probability;
       tokens += score.tokens;
     }
@@ -208,7 +208,7 @@ TEST_CASE("score: of what a model writes it is the probability that predict give
     CHECK(loss == doctest::Approx(-sum / static_cast<double>(tokens)).epsilon(1e-5));
   }
   Run other = open_small("classify");
-  CHECK_THROWS_AS(text_to_text(other.learner()), Error);
+  CHECK_THROWS_AS(text_to_text(other.task()), Error);
 }
 
 TEST_CASE("sampling: an answer follows from its line and the seed, not from the lines beside it") {

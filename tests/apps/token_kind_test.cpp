@@ -23,8 +23,8 @@ struct Trained {
 /// A small run of own data.
 Trained trained(const std::filesystem::path& out, const std::string& task, const std::string& file,
                 const Lines& more, bool resume = false) {
-  Settings settings = task_kind(task).settings(true);
-  if (resume) settings = run_settings(task_kind(task), *open_run(out));
+  Settings settings = task_entry(task).settings(true);
+  if (resume) settings = run_settings(task_entry(task), *open_run(out));
   for (const char* const setting :
        {"data.valid_fraction=0", "training.steps=2", "training.batch_tokens=64", "model.width=16",
         "model.feed_forward=16", "model.heads=2", "model.sparse_features=16", "data.max_tokens=32"})
@@ -34,7 +34,7 @@ Trained trained(const std::filesystem::path& out, const std::string& task, const
   std::string said;
   TrainRequest request{out, resume, true, {}};
   request.callbacks.message = [&](std::string_view text) { said.append(text).append("\n"); };
-  train_run(task_kind(task), settings, request);
+  train_run(task_entry(task), settings, request);
   return {Run::open(out).settings().get<std::string>("tokenizer.kind"), said};
 }
 

@@ -11,7 +11,7 @@
 
 #include "heed/tests/child_process.h"
 #include "heed/tests/run_records.h"
-#include "heed/tests/training_tasks.h"
+#include "heed/tests/training_objectives.h"
 #include "heed/training/gradient_exchange.h"
 #include "heed/training/trainer.h"
 
@@ -73,15 +73,15 @@ std::string weights_in(const std::filesystem::path& run) {
 }
 
 /// Trains in a folder of its own, or goes on with what is there. Ranks other than the first have none.
-template <class Task>
-bool train_in(const std::filesystem::path& path, const TrainerOptions& options, Ranks* ranks, Task&& task,
-              const TrainerCallbacks& callbacks = {}) {
+template <class Objective>
+bool train_in(const std::filesystem::path& path, const TrainerOptions& options, Ranks* ranks,
+              Objective&& objective, const TrainerCallbacks& callbacks = {}) {
   const RunStart start{"tiny", "{}", {}, {}};
   std::optional<RunFolder> run;
   if (!ranks || ranks->is_first())
     run.emplace(std::filesystem::exists(path / "config.json") ? RunFolder::resume(path, start, {})
                                                               : RunFolder::create(path, start));
-  return Trainer(task, options, callbacks, ranks).run(run ? &*run : nullptr).finished;
+  return Trainer(objective, options, callbacks, ranks).run(run ? &*run : nullptr).finished;
 }
 
 }  // namespace
@@ -330,17 +330,17 @@ TEST_CASE("ranks: MPI is refused where no launcher started the process") {
 TEST_CASE("ranks: the files of a run have the same bytes for any number of ranks, f32 and f64") {
   const TemporaryFolder folder;
   const TrainerOptions options = options_of_all(20);
-  REQUIRE(train_in(folder / "alone", options, nullptr, TinyTask()));
+  REQUIRE(train_in(folder / "alone", options, nullptr, TinyObjective()));
   TrainerOptions of_muon = options;  // of whose matrices two and more of one shape are computed together
   of_muon.optimizer.kind = OptimizerKind::muon;
   of_muon.part_rates = {};
-  REQUIRE(train_in(folder / "muon", of_muon, nullptr, TinyTask()));
+  REQUIRE(train_in(folder / "muon", of_muon, nullptr, TinyObjective()));
   TrainerOptions of_line = options;
   of_line.part_rates = {};
   const auto line_task = [] {
-    auto task = std::make_unique<LineTask>();
-    task->with_auxiliary = true;
-    return task;
+    auto objective = std::make_unique<LineObjective>();
+    objective->with_auxiliary = true;
+    return objective;
   };
   REQUIRE(train_in(folder / "line", of_line, nullptr, *line_task()));
   for (const int count :
@@ -348,8 +348,8 @@ TEST_CASE("ranks: the files of a run have the same bytes for any number of ranks
     CAPTURE(count);
     const std::string name = std::to_string(count);
     CHECK(status_of_ranks(count, [&](Ranks& ranks) {
-            return train_in(folder / name, options, &ranks, TinyTask()) &&
-                   train_in(folder / ("muon" + name), of_muon, &ranks, TinyTask()) &&
+            return train_in(folder / name, options, &ranks, TinyObjective()) &&
+                   train_in(folder / ("muon" + name), of_muon, &ranks, TinyObjective()) &&
                    train_in(folder / ("line" + name), of_line, &ranks, *line_task());
           }) == 0);
     CHECK(weights_in(folder / name) == weights_in(folder / "alone"));
@@ -382,13 +382,13 @@ TEST_CASE("ranks: pieces of work are dealt out, and all get every result in orde
 
 TEST_CASE(
     "ranks: an evaluation is shared with the averaged weights, after a resumption too, to the same figures") {
-  struct DealingTask : TinyTask {
+  struct DealingObjective : TinyObjective {
     heed::Evaluation evaluate() override {
       double loss = 0;
       for (const auto& part : share_work<double>(5, [&](std::size_t batch) {
              ++computed;
              heed::Context context = heed::Context::inference();
-             const heed::Loss one = TinyTask::loss(9, static_cast<std::int64_t>(batch), context);
+             const heed::Loss one = TinyObjective::loss(9, static_cast<std::int64_t>(batch), context);
              return Doubles{one.sum.item()};
            }))
         loss += part[0];
@@ -400,18 +400,19 @@ TEST_CASE(
   TrainerOptions options = options_of_all(8);
   options.evaluate_every = 2;
   options.ema_decay = 0.99;
-  DealingTask all;
+  DealingObjective all;
   REQUIRE(train_in(folder / "alone", options, nullptr, all));
   CHECK(all.computed == 4 * 5);
   CHECK(status_of_ranks(2, [&](Ranks& ranks) {
-          DealingTask some;
+          DealingObjective some;
           TrainerCallbacks callbacks;
           callbacks.stop_requested = [&, steps = 0]() mutable { return ++steps == 5; };
           train_in(folder / "two", options, &ranks, some, callbacks);
           return some.computed == 2 * (ranks.is_first() ? 3 : 2);
         }) == 0);
-  CHECK(status_of_ranks(
-            3, [&](Ranks& ranks) { return train_in(folder / "two", options, &ranks, DealingTask()); }) == 0);
+  CHECK(status_of_ranks(3, [&](Ranks& ranks) {
+          return train_in(folder / "two", options, &ranks, DealingObjective());
+        }) == 0);
   CHECK(weights_in(folder / "two") == weights_in(folder / "alone"));
   CHECK(records_of(folder / "two") == records_of(folder / "alone"));
 }
@@ -420,13 +421,13 @@ TEST_CASE("ranks: a run goes on with another number of ranks") {
   const TemporaryFolder folder;
   TrainerOptions options = options_of_all(16);
   options.optimizer.kind = OptimizerKind::muon;  // whose matrices lack a moment that other parameters have
-  REQUIRE(train_in(folder / "alone", options, nullptr, TinyTask()));
+  REQUIRE(train_in(folder / "alone", options, nullptr, TinyObjective()));
   const auto train_until = [&](std::int64_t step, Ranks* ranks) {
     TrainerCallbacks callbacks;
     // Asked of the last rank alone.
     if (!ranks || ranks->rank() == ranks->count() - 1)
       callbacks.stop_requested = [step, asked = std::int64_t{0}]() mutable { return ++asked == step; };
-    train_in(folder / "run", options, ranks, TinyTask(), callbacks);
+    train_in(folder / "run", options, ranks, TinyObjective(), callbacks);
     return true;
   };
   CHECK(status_of_ranks(3, [&](Ranks& ranks) { return train_until(5, &ranks); }) == 0);
@@ -440,18 +441,18 @@ TEST_CASE("ranks: a run goes on with another number of ranks") {
 
 TEST_CASE(
     "ranks: one that is killed in any phase of a step ends all within ten seconds, with a whole checkpoint") {
-  struct KilledTask : TinyTask {
+  struct KilledObjective : TinyObjective {
     heed::Loss loss(std::int64_t epoch, std::int64_t batch, heed::Context& context) override {
       if (phase == "forward") meet();
-      return TinyTask::loss(epoch, batch, context);
+      return TinyObjective::loss(epoch, batch, context);
     }
     heed::Evaluation evaluate() override {
       if (phase == "evaluation" && rank == 1) std::raise(SIGKILL);
-      return TinyTask::evaluate();
+      return TinyObjective::evaluate();
     }
     std::int64_t batches(std::int64_t epoch) override {
       if (phase == "between batches") meet();
-      return TinyTask::batches(epoch);
+      return TinyObjective::batches(epoch);
     }
     void meet() {
       if (rank == 1 && ++calls == (phase == "forward" ? 9 : 30)) std::raise(SIGKILL);
@@ -461,15 +462,15 @@ TEST_CASE(
   };
   const TemporaryFolder folder;
   const TrainerOptions options = options_of_all(14);
-  REQUIRE(train_in(folder / "alone", options, nullptr, TinyTask()));
+  REQUIRE(train_in(folder / "alone", options, nullptr, TinyObjective()));
   for (const std::string phase : {"forward", "between batches", "evaluation", "after a step"}) {
     CAPTURE(phase);
     const auto start = std::chrono::steady_clock::now();
     const std::string message = error_of([&] {
       run_local_ranks(3, [&](Ranks& ranks) {
-        KilledTask task;
-        task.phase = phase;
-        task.rank = ranks.rank();
+        KilledObjective objective;
+        objective.phase = phase;
+        objective.rank = ranks.rank();
         std::int64_t steps = 0;
         TrainerCallbacks callbacks;
         callbacks.stop_requested = [&] {
@@ -477,7 +478,7 @@ TEST_CASE(
           return false;
         };
         try {
-          train_in(folder / phase, options, &ranks, task, callbacks);
+          train_in(folder / phase, options, &ranks, objective, callbacks);
         } catch (const RankLost&) {
           ::sleep(60);  // whoever started the ranks ends them
         }
@@ -486,21 +487,21 @@ TEST_CASE(
     });
     CHECK(contains(message, "was ended by signal 9"));
     CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
-    REQUIRE(train_in(folder / phase, options, nullptr, TinyTask()));
+    REQUIRE(train_in(folder / phase, options, nullptr, TinyObjective()));
     CHECK(weights_in(folder / phase) == weights_in(folder / "alone"));
   }
 }
 
 TEST_CASE("ranks: a rank steps and keeps the moments of its own parameters alone, and all are owned") {
   CHECK(run_local_ranks(3, [](Ranks& ranks) {
-          TinyTask task;
-          const GradientExchange exchange(task.model(), task.model().parameters(), ranks);
+          TinyObjective objective;
+          const GradientExchange exchange(objective.model(), objective.model().parameters(), ranks);
           std::string mine;
           for (const bool owned : exchange.owned()) mine += owned ? '1' : '0';
           const std::vector<std::string> all = ranks.all_gather(mine);
           for (std::size_t i = 0; i < mine.size(); ++i)
             if ((all[0][i] == '1') + (all[1][i] == '1') + (all[2][i] == '1') != 1) return 3;
-          const Optimizer optimizer(task.model().parameters(), {}, {}, exchange.owned());
+          const Optimizer optimizer(objective.model().parameters(), {}, {}, exchange.owned());
           const auto own = static_cast<std::size_t>(std::ranges::count(mine, '1'));
           return optimizer.state().size() == 2 * own + 1 && own > 0 && own < mine.size() ? 0 : 4;
         }) == 0);
@@ -513,7 +514,7 @@ TEST_CASE("ranks: a weight that is used twice gets its gradients batch by batch"
     TwiceModel() { add_parameter("weight", weight, Tensor::zeros({1})); }
     Tensor weight;
   };
-  struct TwiceTask : Task {
+  struct TwiceObjective : Objective {
     Module& model() override { return model_; }
     std::int64_t batches(std::int64_t) override { return 2; }
     Loss loss(std::int64_t, std::int64_t batch, Context&) override {
@@ -521,7 +522,7 @@ TEST_CASE("ranks: a weight that is used twice gets its gradients batch by batch"
       return {sum(model_.weight * big) + sum(model_.weight * small), 1};
     }
     TwiceModel model_;
-  } task;
+  } objective;
   TrainerOptions options;
   options.steps = 1;
   options.accumulation = 2;
@@ -530,7 +531,7 @@ TEST_CASE("ranks: a weight that is used twice gets its gradients batch by batch"
   options.schedule.warmup_steps = 0;
   double norm = 0;
   options.log_every = 1;
-  Trainer(task, options, {.progress = [&](const Progress& progress) { norm = progress.gradient_norm; }})
+  Trainer(objective, options, {.progress = [&](const Progress& progress) { norm = progress.gradient_norm; }})
       .run();
   CHECK(norm == 16777218.0 / 2);  // 2^24 + 2; one after the other, 2^24 + 1 + 1 stays 2^24
 }

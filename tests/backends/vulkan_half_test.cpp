@@ -11,9 +11,9 @@ namespace {
 constexpr std::int64_t length = 12;
 
 /// Tells sequences of small tokens from those of large ones.
-class SizeTask : public Task {
+class SizeObjective : public Objective {
  public:
-  SizeTask(const std::string& attention, Device device) : model_(config_with(attention)) {
+  SizeObjective(const std::string& attention, Device device) : model_(config_with(attention)) {
     model_.to(DType::f32, device);
   }
   EncoderClassifier& model() override { return model_; }
@@ -51,7 +51,7 @@ class SizeTask : public Task {
 
 /// The losses by name, of all progress records.
 Doubles half_losses(const std::string& attention, Device device, Precision precision) {
-  SizeTask task(attention, device);
+  SizeObjective objective(attention, device);
   TrainerOptions options;
   options.steps = 3;
   options.log_every = 1;
@@ -59,7 +59,7 @@ Doubles half_losses(const std::string& attention, Device device, Precision preci
   options.precision = precision;
   options.schedule = {ScheduleKind::constant, 3e-3, 0, 0};
   Doubles losses;
-  Trainer(task, options, {.progress = [&](const Progress& p) { losses.push_back(p.loss); }}).run();
+  Trainer(objective, options, {.progress = [&](const Progress& p) { losses.push_back(p.loss); }}).run();
   return losses;
 }
 

@@ -8,7 +8,7 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 
-#include "heed/apps/tasks/learner.h"
+#include "heed/apps/tasks/task.h"
 #include "heed/tests/vulkan_support.h"
 
 namespace {
@@ -41,8 +41,8 @@ double loss_in(const std::string& json) {
 }  // namespace
 
 VULKAN_TEST("vulkan tasks: every command of every program, and an exit in order") {
-  for (const TaskKind* kind : task_kinds()) {
-    const std::string task(kind->name);
+  for (const TaskEntry* entry : task_table()) {
+    const std::string task(entry->name);
     CAPTURE(task);
     const TemporaryFolder folder;
     const std::string run = (folder / "run").string();
@@ -93,11 +93,11 @@ VULKAN_TEST("vulkan tasks: ranks that share a device give the bits of one proces
 }
 
 VULKAN_TEST("vulkan tasks: killed and resumed to the same bits") {
-  for (const TaskKind* kind : task_kinds()) {
-    if (!std::getenv("HEED_KILLS") && kind != task_kinds().back())
+  for (const TaskEntry* entry : task_table()) {
+    if (!std::getenv("HEED_KILLS") && entry != task_table().back())
       continue;  // one is what a test has time for
-    CAPTURE(std::string(kind->name));
-    check_killed_training(std::string(kind->name), kills_wanted(1), on_device());
+    CAPTURE(std::string(entry->name));
+    check_killed_training(std::string(entry->name), kills_wanted(1), on_device());
   }
 }
 
@@ -196,8 +196,8 @@ VULKAN_TEST("vulkan tasks: HEED_VULKAN_QUEUE is obeyed, or an error") {
 
 VULKAN_TEST("vulkan tasks: a device lost in the middle of train ends it, and it resumes to the same bits") {
   int behind_checkpoint = 0;
-  for (const TaskKind* kind : task_kinds()) {
-    const std::string task(kind->name);
+  for (const TaskEntry* entry : task_table()) {
+    const std::string task(entry->name);
     // One task is what a test has time for, from its first submission on.
     const bool is_chosen = task == "classify";
     if (!std::getenv("HEED_KILLS") && !is_chosen) continue;

@@ -25,9 +25,9 @@ class Bigrams : public Module {
   Tensor table, weight, bias;
 };
 
-class BigramTask : public Task {
+class BigramObjective : public Objective {
  public:
-  explicit BigramTask(Device device) : device_(device), model_(vocabulary, device) {}
+  explicit BigramObjective(Device device) : device_(device), model_(vocabulary, device) {}
 
   Bigrams& model() override { return model_; }
   std::int64_t batches(std::int64_t) override { return 4; }
@@ -62,11 +62,11 @@ TrainerOptions bigram_options(std::int64_t steps) {
 }
 
 Doubles bigram_losses(Device device) {
-  BigramTask task(device);
+  BigramObjective objective(device);
   Doubles losses;
   TrainerOptions options = bigram_options(12);
   options.log_every = 3;
-  Trainer(task, options,
+  Trainer(objective, options,
           {.progress =
                [&](const Progress& p) {
                  losses.insert(losses.end(), {p.loss, p.gradient_norm});
@@ -75,9 +75,9 @@ Doubles bigram_losses(Device device) {
   return losses;
 }
 
-Floats table_after(BigramTask& task, std::int64_t steps) {
-  Trainer(task, bigram_options(steps)).run();
-  return task.model().table.to_vector<float>();
+Floats table_after(BigramObjective& objective, std::int64_t steps) {
+  Trainer(objective, bigram_options(steps)).run();
+  return objective.model().table.to_vector<float>();
 }
 
 }  // namespace
@@ -94,13 +94,13 @@ VULKAN_TEST("vulkan: no step of training waits for the device") {
   // The record at the end waits, unless the device has caught up by then: sooner or later it has not.
   bool end_waited = false;
   for (int attempt = 0; attempt < 10 && !end_waited; ++attempt) {
-    BigramTask task(device);
+    BigramObjective objective(device);
     std::vector<std::int64_t> waits;
     const auto count_waits = [&] {
       waits.push_back(vulkan::gpu(device.index).stream().counters().waits);
       return false;
     };
-    Trainer(task, bigram_options(20), {.stop_requested = count_waits}).run();
+    Trainer(objective, bigram_options(20), {.stop_requested = count_waits}).run();
     REQUIRE(waits.size() == 20);
     CHECK(waits[18] == waits[0]);
     end_waited = waits[19] > waits[18];
@@ -109,13 +109,14 @@ VULKAN_TEST("vulkan: no step of training waits for the device") {
 }
 
 VULKAN_TEST("vulkan: what is not finite changes nothing, and is named when somebody asks") {
-  BigramTask task(device), good(device);
+  BigramObjective objective(device), good(device);
   const Floats expected = table_after(good, 3);
-  Trainer trainer(task, bigram_options(9), {.stop_requested = [&, step = 0]() mutable {
-                    if (++step == 3) task.poisoned_batch = 2;  // of step 4; later steps have good batches too
+  Trainer trainer(objective, bigram_options(9), {.stop_requested = [&, step = 0]() mutable {
+                    if (++step == 3)
+                      objective.poisoned_batch = 2;  // of step 4; later steps have good batches too
                     return false;
                   }});
   CHECK_ERROR(trainer.run(),
               "training stopped in step 4, before changing the weights: the gradient of \"table\"");
-  CHECK(task.model().table.to_vector<float>() == expected);
+  CHECK(objective.model().table.to_vector<float>() == expected);
 }

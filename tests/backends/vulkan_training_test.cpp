@@ -23,9 +23,9 @@ TransformerConfig translator_config() {
 }
 
 /// Learns to copy sequences of tokens.
-class CopyTask : public Task {
+class CopyObjective : public Objective {
  public:
-  explicit CopyTask(Device device) : model_(translator_config()) { model_.to(DType::f32, device); }
+  explicit CopyObjective(Device device) : model_(translator_config()) { model_.to(DType::f32, device); }
   EncoderDecoder& model() override { return model_; }
   std::int64_t batches(std::int64_t) override { return 5; }
   Loss loss(std::int64_t, std::int64_t number, Context& context) override {
@@ -50,7 +50,7 @@ struct Curve {
 
 Curve train(Device device, Precision precision = Precision::f32,
             OptimizerKind optimizer = OptimizerKind::adam, std::int64_t steps = 25) {
-  CopyTask task(device);
+  CopyObjective objective(device);
   TrainerOptions options;
   options.optimizer.kind = optimizer;
   options.steps = steps;
@@ -60,8 +60,8 @@ Curve train(Device device, Precision precision = Precision::f32,
   options.precision = precision;
   options.schedule = {ScheduleKind::constant, 3e-3, 0, 0};
   Curve curve;
-  Trainer(task, options, {.progress = [&](const Progress& p) { curve.losses.push_back(p.loss); }}).run();
-  for (const NamedTensor& parameter : task.model().parameters())
+  Trainer(objective, options, {.progress = [&](const Progress& p) { curve.losses.push_back(p.loss); }}).run();
+  for (const NamedTensor& parameter : objective.model().parameters())
     for (const double weight : parameter.tensor->to_doubles()) curve.weights.push_back(weight);
   return curve;
 }

@@ -64,10 +64,10 @@ class Work {
 
 TEST_CASE("c threads: a call that is asked to end says so, in its thread alone, and the run goes on") {
   const TemporaryFolder folder;
-  const heed::TaskKind& kind = heed::task_kind("classify");
-  heed::Settings settings = kind.settings(false);
+  const heed::TaskEntry& entry = heed::task_entry("classify");
+  heed::Settings settings = entry.settings(false);
   for (const char* one : {"model.width=16", "model.heads=2", "training.steps=3"}) settings.assign(one);
-  heed::train(kind, settings, {.folder = folder / "run", .report = false});
+  heed::train(entry, settings, {.folder = folder / "run", .report = false});
   heed_run* run = nullptr;
   REQUIRE(heed_run_open((folder / "run").c_str(), nullptr, &run) == HEED_OK);
   const char* lines[] = {"[ MAX 2 9 ]", "[ MIN 4 3 ]"};

@@ -8,7 +8,7 @@
 #endif
 #include "heed/apps/hub/architecture.h"
 #include "heed/apps/report/report.h"
-#include "heed/apps/tasks/learner.h"
+#include "heed/apps/tasks/task.h"
 #include "heed/models/cases/reference_case.h"
 #include "heed/text/tokenizer.h"
 #include "heed/training/checkpoint.h"
@@ -24,13 +24,13 @@ bool fuzz_classes(std::string_view bytes) {
     options.vocabulary_size = 260;
     return Tokenizer::train(std::vector<std::string>{"a b"}, options).to_json();
   }();
-  static const TaskKind& kind = task_kind("classify");
-  static const Settings settings = kind.settings(true);  // slow to declare
+  static const TaskEntry& entry = task_entry("classify");
+  static const Settings settings = entry.settings(true);  // slow to declare
   const std::string classes(bytes);
   return accepted([&] {
-    const auto learner = kind.make(settings);
-    learner->open_files([&](std::string_view name) { return name == "classes.json" ? classes : tokenizer; });
-    require(!learner->files().at("classes.json").empty());
+    const auto task = entry.make(settings);
+    task->open_files([&](std::string_view name) { return name == "classes.json" ? classes : tokenizer; });
+    require(!task->files().at("classes.json").empty());
   });
 }
 
@@ -47,12 +47,12 @@ bool fuzz_config(std::string_view bytes) {
 bool fuzz_settings(std::string_view bytes) {
   static const std::vector<Settings> declared = [] {  // slow to declare
     std::vector<Settings> all;
-    for (const TaskKind* kind : task_kinds())
-      for (const bool own_data : {false, true}) all.push_back(kind->settings(own_data));
+    for (const TaskEntry* entry : task_table())
+      for (const bool own_data : {false, true}) all.push_back(entry->settings(own_data));
     return all;
   }();
   const FuzzInput input(bytes);
-  const auto kinds = task_kinds();
+  const auto kinds = task_table();
   const std::size_t which = input.choice % kinds.size();
   Settings settings = declared[2 * which + (input.choice >= 128 ? 1 : 0)];
   return accepted([&] {
@@ -67,7 +67,7 @@ bool fuzz_settings(std::string_view bytes) {
 bool fuzz_published_config(std::string_view bytes) {
   static const std::map<std::string, Settings, std::less<>> declared = [] {  // slow to declare
     std::map<std::string, Settings, std::less<>> all;
-    for (const TaskKind* kind : task_kinds()) all.emplace(kind->name, kind->settings(true));
+    for (const TaskEntry* entry : task_table()) all.emplace(entry->name, entry->settings(true));
     return all;
   }();
   const FuzzInput input(bytes);
@@ -81,7 +81,7 @@ bool fuzz_published_config(std::string_view bytes) {
     const hub::ImportPlan plan = hub::find_architecture(config, tensors).import_plan(config, tensors);
     Settings settings = declared.find(plan.task)->second;
     settings.merge(plan.settings.dump(), "the plan");
-    task_kind(plan.task).make(settings)->check_settings();
+    task_entry(plan.task).make(settings)->check_settings();
   });
 }
 

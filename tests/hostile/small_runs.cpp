@@ -73,9 +73,9 @@ std::vector<std::string> small_settings(const std::string& task) {
   return settings;
 }
 
-Settings small_settings_of(const TaskKind& kind, const std::vector<std::string>& more, bool own_data) {
-  Settings settings = kind.settings(own_data);
-  for (const std::string& setting : small_settings(std::string(kind.name))) settings.assign(setting);
+Settings small_settings_of(const TaskEntry& entry, const std::vector<std::string>& more, bool own_data) {
+  Settings settings = entry.settings(own_data);
+  for (const std::string& setting : small_settings(std::string(entry.name))) settings.assign(setting);
   for (const std::string& setting : more) settings.assign(setting);
   return settings;
 }

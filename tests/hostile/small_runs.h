@@ -23,12 +23,12 @@ inline constexpr std::int64_t most_bytes = std::int64_t{sanitized ? 8 : 2} << 30
 /// `rate` is the worked example. Throws for a task that has no line here yet.
 std::vector<std::string> small_settings(const std::string& task);
 /// Returns the settings of a task with the small settings and `more`.
-Settings small_settings_of(const TaskKind& kind, const std::vector<std::string>& more = {},
+Settings small_settings_of(const TaskEntry& entry, const std::vector<std::string>& more = {},
                            bool own_data = false);
 /// Trains without the report, which takes longer than the steps.
-inline TrainResult train_run(const TaskKind& kind, const Settings& settings, TrainRequest request) {
+inline TrainResult train_run(const TaskEntry& entry, const Settings& settings, TrainRequest request) {
   request.report = false;
-  return train(kind, settings, request);
+  return train(entry, settings, request);
 }
 /// The small settings as flags: {"--set", "key=value", "--set", ...}.
 Arguments small_flags(const std::string& task);
@@ -62,7 +62,7 @@ void check_refused(const std::string& program, const ProgramResult& result, cons
 /// metadata, which names the run that wrote it.
 std::string tensors_of(const std::filesystem::path& path);
 
-/// Returns everything below a folder: path -> kind and content. FIFOs and devices are not opened.
+/// Returns everything below a folder: path -> entry and content. FIFOs and devices are not opened.
 std::map<std::string, std::string> snapshot(const std::filesystem::path& folder);
 /// Returns the names that differ between two snapshots, or "".
 std::string difference(const std::map<std::string, std::string>& before,

@@ -3,7 +3,7 @@
 
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 
-#include "heed/apps/tasks/learner.h"
+#include "heed/apps/tasks/task.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/cases/attention_capabilities.h"
 #include "heed/models/classifier.h"
@@ -98,7 +98,7 @@ TEST_CASE("own attention: models, settings and mixed heads take it") {
   EncoderClassifier model(transformer);
   CHECK(model.find("encoder.layers.0.attention") != nullptr);
 
-  Settings settings = task_kind("classify").settings(false);
+  Settings settings = task_entry("classify").settings(false);
   settings.assign("model.encoder_attention=alibi");
   CHECK(settings.json("model.encoder_attention").find("alibi") != std::string::npos);
 

@@ -98,7 +98,7 @@ int main(int argc, char** argv) try {
     return 0;
   }
   Run run = Run::open(argv[1], {.device = "cpu"});
-  Module& model = run.learner().model();
+  Module& model = run.task().model();
   Context context = Context::inference();
   const Tensor outputs = outputs_of(model, load_safetensors(argv[2]), context);
   backward(weighted_sum(outputs));

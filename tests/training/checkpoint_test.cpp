@@ -10,7 +10,7 @@
 
 #include "heed/base/digest.h"
 #include "heed/base/open_folder.h"
-#include "heed/tests/training_tasks.h"
+#include "heed/tests/training_objectives.h"
 #include "heed/text/safetensors.h"
 #include "heed/training/trainer.h"
 
@@ -48,11 +48,11 @@ TrainerOptions run_options() {
 /// Trains in a folder: from the start, or from where it was killed.
 TrainResult train_in(const fs::path& path, TrainerCallbacks callbacks = {},
                      TrainerOptions options = run_options(), bool verify = true) {
-  TinyTask task;
+  TinyObjective objective;
   const bool again = fs::exists(path / "config.json");
   RunFolder folder = again ? RunFolder::resume(path, start_with(), free_keys, verify)
                            : RunFolder::create(path, start_with());
-  return Trainer(task, options, std::move(callbacks)).run(&folder);
+  return Trainer(objective, options, std::move(callbacks)).run(&folder);
 }
 
 /// Stops after a step as if the program were asked to end.
@@ -222,15 +222,15 @@ TEST_CASE("checkpoint: at every point of writing one, what is opened again is th
     }
     // A reader that changes nothing sees the new model too.
     CHECK((read_file(run_file(copy, "model.safetensors")) == read_file(other / "model.safetensors")));
-    TinyTask read, expected;
+    TinyObjective read, expected;
     RunFiles::open(copy)->load_weights(read.model(), "last");
     load_model(expected.model(), other / "model.safetensors");
     CHECK(same_weights(read.model(), expected.model()));
     const RunFolder opened = RunFolder::resume(copy, start_with(), free_keys);
-    TinyTask task;
-    Optimizer optimizer(task.model().parameters(), {});
-    MovingAverage average(task.model().parameters(), 0.95);
-    CHECK(load_checkpoint(opened, {task.model(), optimizer, &average}).step == 9);
+    TinyObjective objective;
+    Optimizer optimizer(objective.model().parameters(), {});
+    MovingAverage average(objective.model().parameters(), 0.95);
+    CHECK(load_checkpoint(opened, {objective.model(), optimizer, &average}).step == 9);
     CHECK_FALSE(fs::exists(copy / "checkpoint.new"));
   }
 }
@@ -279,17 +279,17 @@ TEST_CASE("checkpoint: damaged and foreign files are refused by name") {
   write_file_atomically(run / "trainer_state.json", with_digest(other_step));
   CHECK_ERROR(train_in(run), "do not belong together");
   write_file_atomically(run / "trainer_state.json", good);
-  TinyTask wider({.width = 32});
+  TinyObjective wider({.width = 32});
   RunFolder opened = RunFolder::resume(run, start_with(), free_keys);
   CHECK_ERROR(Trainer(wider, run_options()).run(&opened), "does not fit the model");
   TrainerOptions options = run_options();
   options.seed = 6;
-  TinyTask task;
-  CHECK_ERROR(Trainer(task, options).run(&opened), "the seed is 6");
+  TinyObjective objective;
+  CHECK_ERROR(Trainer(objective, options).run(&opened), "the seed is 6");
   options = run_options();
   options.ema_decay = 0;
-  CHECK_ERROR(Trainer(task, options).run(&opened), "ema_decay is 0");
-  TinyTask shorter({.batches = 4});
+  CHECK_ERROR(Trainer(objective, options).run(&opened), "ema_decay is 0");
+  TinyObjective shorter({.batches = 4});
   CHECK_ERROR(Trainer(shorter, run_options()).run(&opened), "data or the batching changed");
 }
 
@@ -313,9 +313,9 @@ TEST_CASE("checkpoint: files of another run and changed ones are refused, unless
     fs::copy(folder / "good", run);
     if (weights != nullptr) {
       write_file_atomically(run / name, content);
-      TinyTask task;
-      CHECK_ERROR(RunFiles::open(run)->load_weights(task.model(), weights), reason);
-      CHECK_NOTHROW(RunFiles::open(run, false)->load_weights(task.model(), weights));
+      TinyObjective objective;
+      CHECK_ERROR(RunFiles::open(run)->load_weights(objective.model(), weights), reason);
+      CHECK_NOTHROW(RunFiles::open(run, false)->load_weights(objective.model(), weights));
     }
     write_file_atomically(run / name, good);
   };
@@ -360,12 +360,12 @@ TEST_CASE("checkpoint: best weights that are gone are not silently other ones") 
   const fs::path run = folder / "run";
   train_in(run, stop_after(8));
   fs::remove(run / "best.safetensors");
-  TinyTask task;
+  TinyObjective objective;
   const auto files = RunFiles::open(run);
   CHECK(files->has_best());
-  CHECK_ERROR(files->load_weights(task.model(), "best"),
+  CHECK_ERROR(files->load_weights(objective.model(), "best"),
               "is missing, but the run wrote it in step 6; put it back");
-  CHECK_NOTHROW(files->load_weights(task.model(), "last"));
+  CHECK_NOTHROW(files->load_weights(objective.model(), "last"));
   CHECK_ERROR(train_in(run), "best.safetensors\" is missing");
   CHECK(train_in(run, {}, run_options(), false).best_step > 8);  // all that was better is forgotten
   CHECK(fs::exists(run / "best.safetensors"));
@@ -389,8 +389,8 @@ TEST_CASE("checkpoint: weights that are not finite are named") {
     CHECK_ERROR(train_in(run, {}, run_options(), false), found.c_str());
   };
   spoil("model.safetensors", "first_bias");
-  TinyTask task;
-  CHECK_ERROR(load_model(task.model(), run / "model.safetensors"),
+  TinyObjective objective;
+  CHECK_ERROR(load_model(objective.model(), run / "model.safetensors"),
               "model.safetensors does not fit the model: the tensor \"first_bias\"");
   spoil("optimizer.safetensors", "second_moment.output");
   CHECK_ERROR(train_in(run, {}, run_options(), false), "optimizer.safetensors");
@@ -413,11 +413,11 @@ TEST_CASE("checkpoint: one that could not be resumed does not replace the last g
   options.optimizer.weight_decay = 0;
   CHECK(train_in(run, {}, options).step == 20);
 
-  TinyTask task;
-  Floats values = task.model().parameters()[0].tensor->to_vector<float>();
+  TinyObjective objective;
+  Floats values = objective.model().parameters()[0].tensor->to_vector<float>();
   values[1] = std::numeric_limits<float>::infinity();
-  task.model().parameters()[0].tensor->assign(std::span<const float>(values));
-  CHECK_ERROR(save_model(task.model(), folder / "model"), "holds inf at element 1");
+  objective.model().parameters()[0].tensor->assign(std::span<const float>(values));
+  CHECK_ERROR(save_model(objective.model(), folder / "model"), "holds inf at element 1");
   CHECK_FALSE(fs::exists(folder / "model"));
 }
 
@@ -450,7 +450,7 @@ TEST_CASE("run files: what a run was made of, while it trains and afterwards") {
   CHECK_ERROR(RunFiles::open(run), "it has no config.json");
   write_file_atomically(folder / "file", "x");
   CHECK_ERROR(RunFiles::open(folder / "file"), "it is a file");
-  TinyTask task;
+  TinyObjective objective;
   {
     const RunFolder held = RunFolder::create(run, start_with());
     const auto files = RunFiles::open(run);
@@ -463,7 +463,7 @@ TEST_CASE("run files: what a run was made of, while it trains and afterwards") {
     CHECK(files->data_digest("train") == compute_digest("the texts"));
     CHECK(files->data_digest("test").empty());
     CHECK_FALSE(files->has_best());
-    CHECK_ERROR(files->load_weights(task.model(), "last"), "first checkpoint");
+    CHECK_ERROR(files->load_weights(objective.model(), "last"), "first checkpoint");
     CHECK_ERROR(files->saved("last"), "first checkpoint");
   }
   train_in(run, stop_after(3));
@@ -472,15 +472,15 @@ TEST_CASE("run files: what a run was made of, while it trains and afterwards") {
   CHECK(files->saved("last").digest == files->weights("last").digest);
   CHECK_ERROR(files->saved("best"), "no best weights yet");
   CHECK_FALSE(files->has_best());
-  CHECK_ERROR(files->load_weights(task.model(), "best"), "no best weights yet");
-  CHECK_ERROR(files->load_weights(task.model(), "bets"), "choose best or last");
+  CHECK_ERROR(files->load_weights(objective.model(), "best"), "no best weights yet");
+  CHECK_ERROR(files->load_weights(objective.model(), "bets"), "choose best or last");
   // Read from another thread while it trains: always one whole checkpoint.
   {
     std::atomic<bool> trains = true;
     int read = 0;
     std::string failures;
     std::jthread reader([&] {
-      TinyTask seen;
+      TinyObjective seen;
       while (trains) {
         try {
           files->load_weights(seen.model(), "last");
@@ -497,7 +497,7 @@ TEST_CASE("run files: what a run was made of, while it trains and afterwards") {
     CHECK(failures == "");
   }
   CHECK(files->has_best());
-  TinyTask best, expected;
+  TinyObjective best, expected;
   files->load_weights(best.model(), "best");
   load_model(expected.model(), run / "best.safetensors");
   CHECK(same_weights(best.model(), expected.model()));
@@ -888,7 +888,7 @@ TEST_CASE("metrics: on a full disk records are lost, and training goes on") {
 
 TEST_CASE("model file: weights survive, and what does not fit changes nothing") {
   const TemporaryFolder folder;
-  TinyTask a({}, 1), b({}, 2), wider({.width = 32});
+  TinyObjective a({}, 1), b({}, 2), wider({.width = 32});
   save_model(a.model(), folder / "m", {{"note", "x"}});
   CHECK(load_model(b.model(), folder / "m").at("note") == "x");
   save_model(b.model(), folder / "n", {{"note", "x"}});

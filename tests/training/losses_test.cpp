@@ -309,7 +309,7 @@ TransformerConfig clustering_config() {
   return config;
 }
 
-class ClusteringTask : public Task {
+class ClusteringObjective : public Objective {
  public:
   Module& model() override { return model_; }
   std::int64_t batches(std::int64_t) override { return 3; }
@@ -326,9 +326,9 @@ class ClusteringTask : public Task {
 }  // namespace
 
 TEST_CASE("auxiliary losses: a pass leaves each with its weight, and the objective adds them up") {
-  ClusteringTask task;
+  ClusteringObjective objective;
   Context context = Context::inference();
-  task.loss(0, 0, context);
+  objective.loss(0, 0, context);
   std::map<std::string, double> weights;
   double total = 0;
   for (const AuxiliaryLoss& loss : context.losses) {
@@ -342,7 +342,7 @@ TEST_CASE("auxiliary losses: a pass leaves each with its weight, and the objecti
 
 TEST_CASE("auxiliary losses: the trainer reports each by its name") {
   const TemporaryFolder folder;
-  ClusteringTask task;
+  ClusteringObjective objective;
   TrainerOptions options;
   options.steps = 4;
   options.log_every = 2;
@@ -351,7 +351,7 @@ TEST_CASE("auxiliary losses: the trainer reports each by its name") {
   TrainerCallbacks callbacks;
   callbacks.progress = [&](const Progress& progress) { records.push_back(progress); };
   RunFolder run = RunFolder::create(folder / "run", {.task = "test", .config = "{}"});
-  Trainer(task, options, callbacks).run(&run);
+  Trainer(objective, options, callbacks).run(&run);
   REQUIRE(records.size() == 2);
   for (const Progress& record : records) {
     std::vector<std::string> names;

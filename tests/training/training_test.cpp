@@ -5,7 +5,7 @@
 #include "heed/models/layers.h"
 #include "heed/models/module.h"
 #include "heed/models/transformer.h"
-#include "heed/tests/training_tasks.h"
+#include "heed/tests/training_objectives.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/trainer.h"
 
@@ -266,8 +266,8 @@ TEST_CASE("moving average: its values, and the weights come back bit for bit") {
 }
 
 TEST_CASE("trainer: accumulated batches give the gradient of all their tokens together") {
-  LineTask whole({10}), parts({3, 5, 2});
-  for (LineTask* task : {&whole, &parts}) task->with_auxiliary = true;
+  LineObjective whole({10}), parts({3, 5, 2});
+  for (LineObjective* objective : {&whole, &parts}) objective->with_auxiliary = true;
   TrainerOptions options = options_for(4);
   Trainer(whole, options).run();
   options.accumulation = 3;
@@ -278,13 +278,13 @@ TEST_CASE("trainer: accumulated batches give the gradient of all their tokens to
 }
 
 TEST_CASE("trainer: of steps and epochs, the earlier end counts, and it is said") {
-  LineTask task;
+  LineObjective objective;
   const auto steps_of = [&](std::int64_t steps, std::int64_t epochs) {
     TrainerOptions options = options_for(steps);
     options.epochs = epochs;
     std::string said;
     const TrainResult result =
-        Trainer(task, options, {.message = [&](std::string_view text) { said += text; }}).run();
+        Trainer(objective, options, {.message = [&](std::string_view text) { said += text; }}).run();
     CHECK(contains(said, concat_text("training ends after ", result.step, " steps: steps = ", steps,
                                      ", and epochs = ", epochs, " take ")) == (steps > 0));
     CHECK(result.finished);
@@ -296,8 +296,8 @@ TEST_CASE("trainer: of steps and epochs, the earlier end counts, and it is said"
 }
 
 TEST_CASE("trainer: it learns, and its records are what happened") {
-  LineTask task;
-  task.with_auxiliary = true;
+  LineObjective objective;
+  objective.with_auxiliary = true;
   std::vector<Progress> records;
   TrainerOptions options = options_for(0);
   options.epochs = 200;
@@ -305,7 +305,7 @@ TEST_CASE("trainer: it learns, and its records are what happened") {
   options.evaluate_every = 100;
   options.log_every = 50;
   const TrainResult result =
-      Trainer(task, options, {.progress = [&](const Progress& p) { records.push_back(p); }}).run();
+      Trainer(objective, options, {.progress = [&](const Progress& p) { records.push_back(p); }}).run();
   CHECK(result.step == 600);
   CHECK(result.finished);
   CHECK_FALSE(result.stopped_early);
@@ -323,36 +323,37 @@ TEST_CASE("trainer: it learns, and its records are what happened") {
 }
 
 TEST_CASE("trainer: a schedule of one's own") {
-  LineTask task;
+  LineObjective objective;
   Doubles rates;
   TrainerOptions options = options_for(4);
   options.log_every = 1;
   options.learning_rate = [](std::int64_t step, std::int64_t steps) {
     return 0.1 * static_cast<double>(steps - step);
   };
-  Trainer(task, options, {.progress = [&](const Progress& p) { rates.push_back(p.learning_rate); }}).run();
+  Trainer(objective, options, {.progress = [&](const Progress& p) { rates.push_back(p.learning_rate); }})
+      .run();
   REQUIRE(rates.size() == 4);
   for (int i = 0; i < 4; ++i) CHECK(rates[static_cast<std::size_t>(i)] == doctest::Approx(0.1 * (3 - i)));
   options.learning_rate = [](std::int64_t, std::int64_t) { return -1.0; };
-  CHECK_ERROR(Trainer(task, options).run(), "the learning rate of step 1 is -1");
+  CHECK_ERROR(Trainer(objective, options).run(), "the learning rate of step 1 is -1");
 }
 
 TEST_CASE("trainer: a training of minutes says after ten steps how long it will take, and its warm-up") {
-  class SlowTask : public LineTask {
+  class SlowObjective : public LineObjective {
    public:
     Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      return LineTask::loss(epoch, batch, context);
+      return LineObjective::loss(epoch, batch, context);
     }
   };
   const auto said = [](std::int64_t warmup, std::int64_t stop_after, std::int64_t all = 1'000'000) {
-    SlowTask task;
+    SlowObjective objective;
     std::string text;
     std::int64_t steps = 0;
     TrainerOptions options = options_for(all);
     options.log_every = options.evaluate_every = 0;
     options.schedule.warmup_steps = warmup;
-    Trainer(task, options,
+    Trainer(objective, options,
             {.message = [&](std::string_view message) { text.append(message); },
              .stop_requested = [&] { return ++steps == stop_after; }})
         .run();
@@ -369,49 +370,51 @@ TEST_CASE("trainer: a training of minutes says after ten steps how long it will 
 }
 
 TEST_CASE("trainer: the recorded loss is the mean over the tokens since the last record") {
-  LineTask task({3, 5});
+  LineObjective objective({3, 5});
   Doubles losses;
   TrainerOptions options = options_for(2);
   options.log_every = 2;
   options.schedule.learning_rate = 1e-37;  // the weights stay
-  Trainer(task, options, {.progress = [&](const Progress& p) { losses.push_back(p.loss); }}).run();
+  Trainer(objective, options, {.progress = [&](const Progress& p) { losses.push_back(p.loss); }}).run();
   Context context = Context::inference();
-  const double first = task.loss(0, 0, context).sum.item(), second = task.loss(0, 1, context).sum.item();
+  const double first = objective.loss(0, 0, context).sum.item(),
+               second = objective.loss(0, 1, context).sum.item();
   REQUIRE(losses.size() == 1);
   CHECK(losses[0] == doctest::Approx((first + second) / 8));
 }
 
 TEST_CASE("trainer: clipping bounds the step, and the norm is reported before it") {
-  LineTask task;
+  LineObjective objective;
   TrainerOptions options = options_for(1);
   options.optimizer = {.kind = OptimizerKind::sgd, .beta1 = 0};
   options.schedule.learning_rate = 1;
   options.clip_norm = 0.01;
   options.log_every = 1;
   double norm = 0;
-  const Values before = task.model().weight.to_doubles(), bias = task.model().bias.to_doubles();
-  Trainer(task, options, {.progress = [&](const Progress& p) { norm = p.gradient_norm; }}).run();
-  const Values after = task.model().weight.to_doubles(), bias_after = task.model().bias.to_doubles();
+  const Values before = objective.model().weight.to_doubles(), bias = objective.model().bias.to_doubles();
+  Trainer(objective, options, {.progress = [&](const Progress& p) { norm = p.gradient_norm; }}).run();
+  const Values after = objective.model().weight.to_doubles(),
+               bias_after = objective.model().bias.to_doubles();
   const double moved = std::hypot(after[0] - before[0], after[1] - before[1], bias_after[0] - bias[0]);
   CHECK(moved == doctest::Approx(0.01));
   CHECK(norm > 0.01);
 }
 
 TEST_CASE("trainer: NaN stops it with the step and the parameter, weights untouched") {
-  LineTask task;
+  LineObjective objective;
   TrainerOptions options = options_for(5);
   options.log_every = 1;
   Values at_step_2;
   const auto poison = [&](const Progress& progress) {
     if (progress.step != 2) return;
-    at_step_2 = task.model().weight.to_doubles();
-    task.poison = std::numeric_limits<double>::quiet_NaN();
+    at_step_2 = objective.model().weight.to_doubles();
+    objective.poison = std::numeric_limits<double>::quiet_NaN();
   };
-  Trainer trainer(task, options, {.progress = poison});
+  Trainer trainer(objective, options, {.progress = poison});
   CHECK_ERROR(trainer.run(), "step 3");
-  CHECK(task.model().weight.to_doubles() == at_step_2);
-  CHECK_FALSE(gradient(task.model().weight).defined());
-  Trainer again(task, options);
+  CHECK(objective.model().weight.to_doubles() == at_step_2);
+  CHECK_FALSE(gradient(objective.model().weight).defined());
+  Trainer again(objective, options);
   CHECK_ERROR(again.run(), "the gradient of \"weight\" is not finite");
 }
 
@@ -422,7 +425,7 @@ TEST_CASE("trainer: evaluations that are only shown choose nothing and change no
     Doubles weights;
   };
   const auto trained = [](std::int64_t shown, std::int64_t steps, double rate = 0.01) {
-    LineTask task;
+    LineObjective objective;
     TrainerOptions options = options_for(steps);
     options.schedule.learning_rate = rate;
     options.evaluate_every = 100;
@@ -433,8 +436,8 @@ TEST_CASE("trainer: evaluations that are only shown choose nothing and change no
     const auto note = [&](const Progress& progress) {
       if (progress.is_evaluation()) found.evaluations.push_back(progress.step);
     };
-    found.result = Trainer(task, options, {.progress = note}).run();
-    found.weights = task.model().weight.to_doubles();
+    found.result = Trainer(objective, options, {.progress = note}).run();
+    found.weights = objective.model().weight.to_doubles();
     return found;
   };
   using Steps = std::vector<std::int64_t>;
@@ -451,17 +454,17 @@ TEST_CASE("trainer: evaluations that are only shown choose nothing and change no
 }
 
 TEST_CASE("trainer: what is only shown is measured on a sample, and the others on all") {
-  class Sampled : public LineTask {
+  class Sampled : public LineObjective {
    public:
     Evaluation evaluate() override {
-      Evaluation found = LineTask::evaluate();
+      Evaluation found = LineObjective::evaluate();
       samples.push_back(sample());
       if (sample() > 0) found.sample = sample(), found.all = 1000;
       return found;
     }
     std::vector<std::int64_t> samples;
   };
-  Sampled task;
+  Sampled objective;
   TrainerOptions options = options_for(90);
   options.evaluate_every = 50;
   options.shown_evaluations = 4;
@@ -473,17 +476,18 @@ TEST_CASE("trainer: what is only shown is measured on a sample, and the others o
                                          if (progress.is_evaluation()) recorded.push_back(progress.sample);
                                        },
                                    .message = [&](std::string_view text) { said += text; }};
-  Trainer(task, options, callbacks).run();
-  CHECK(task.samples == std::vector<std::int64_t>{7, 7, 0, 7, 7, 0});
-  CHECK(recorded == task.samples);
+  Trainer(objective, options, callbacks).run();
+  CHECK(objective.samples == std::vector<std::int64_t>{7, 7, 0, 7, 7, 0});
+  CHECK(recorded == objective.samples);
   CHECK(said == "evaluations that only show progress read 7 of 1000 tokens (training.shown_sample)");
 }
 
 namespace {
 /// What training says beside its progress.
-std::string said_by(Task& task, const TrainerOptions& options) {
+std::string said_by(Objective& objective, const TrainerOptions& options) {
   std::string said;
-  Trainer(task, options, {.message = [&](std::string_view text) { said += std::string(text) + "\n"; }}).run();
+  Trainer(objective, options, {.message = [&](std::string_view text) { said += std::string(text) + "\n"; }})
+      .run();
   return said;
 }
 
@@ -495,13 +499,14 @@ std::size_t times(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("trainer: stops early when evaluations get no better, and says why, or that it cannot") {
-  LineTask task;
-  CHECK(said_by(task, impatient(40)).starts_with("patience is 3, but evaluations of every 10 steps cannot"));
-  const std::string said = said_by(task, impatient(41));
+  LineObjective objective;
+  CHECK(said_by(objective, impatient(40))
+            .starts_with("patience is 3, but evaluations of every 10 steps cannot"));
+  const std::string said = said_by(objective, impatient(41));
   CHECK(times(said, "cannot stop") == 0);
   CHECK(times(said, "stopped early in step 40: 3 evaluations (the patience is 3) brought no improvement") ==
         1);
-  const TrainResult result = Trainer(task, impatient(100)).run();
+  const TrainResult result = Trainer(objective, impatient(100)).run();
   CHECK(result.stopped_early);
   CHECK(result.finished);
   CHECK(result.step == 40);
@@ -509,28 +514,28 @@ TEST_CASE("trainer: stops early when evaluations get no better, and says why, or
 }
 
 TEST_CASE("trainer: a warm-up and an accumulation beyond the training are said at the start") {
-  LineTask task;
+  LineObjective objective;
   TrainerOptions options = options_for(5);
-  const std::int64_t batches = task.batches(0);
+  const std::int64_t batches = objective.batches(0);
   options.schedule.warmup_steps = 5;
   options.accumulation = batches;
-  CHECK(said_by(task, options).empty());
+  CHECK(said_by(objective, options).empty());
   options.schedule.warmup_steps = 6;
   options.accumulation = batches + 1;
-  const std::string said = said_by(task, options);
+  const std::string said = said_by(objective, options);
   CHECK(contains(said, "rises for 6 steps, but training has 5, so it never reaches 0.01"));
   CHECK(said.find(concat_text("a step takes ", batches + 1, " batches, but there are ", batches)) !=
         said.npos);
 }
 
 TEST_CASE("trainer: an evaluation that was only shown and was better than the one that is kept is named") {
-  LineTask task;
+  LineObjective objective;
   TrainerOptions options = options_for(60);
   options.evaluate_every = 60;
   options.shown_evaluations = 3;
-  CHECK(said_by(task, options).find("was only shown") == std::string::npos);
+  CHECK(said_by(objective, options).find("was only shown") == std::string::npos);
   options.learning_rate = [](std::int64_t step, std::int64_t) { return step <= 40 ? 0.01 : 10.0; };
-  const std::string said = said_by(task, options);
+  const std::string said = said_by(objective, options);
   CAPTURE(said);
   CHECK(contains(said, "keeping the weights of step 60, with loss "));
   CHECK(contains(said, "; step 40 had "));
@@ -538,7 +543,7 @@ TEST_CASE("trainer: an evaluation that was only shown and was better than the on
 
 TEST_CASE("trainer: a training that diverges says so, and has no best weights") {
   const TemporaryFolder folder;
-  LineTask task;
+  LineObjective objective;
   TrainerOptions options = options_for(30);
   options.schedule.learning_rate = 1e6;
   options.log_every = 5;  // the first record is far above the start already
@@ -546,7 +551,7 @@ TEST_CASE("trainer: a training that diverges says so, and has no best weights") 
   std::string said;
   std::vector<Progress> evaluations;
   RunFolder run = RunFolder::create(folder / "run", {.task = "count", .config = "{}"});
-  const TrainResult result = Trainer(task, options,
+  const TrainResult result = Trainer(objective, options,
                                      {.progress =
                                           [&](const Progress& progress) {
                                             if (progress.is_evaluation()) evaluations.push_back(progress);
@@ -567,7 +572,7 @@ TEST_CASE("trainer: a training that diverges says so, and has no best weights") 
 
 namespace {
 /// A line whose evaluation says what a test wants it to say.
-class ToldTask : public LineTask {
+class ToldObjective : public LineObjective {
  public:
   Evaluation evaluate() override { return {metrics, metrics.front().name}; }
   std::vector<Metric> metrics;
@@ -578,23 +583,23 @@ TEST_CASE("trainer: whether a metric moved is a question of the whole run, resum
   const TemporaryFolder folder;
   const auto remarks = [&](double before, double after) {
     const std::filesystem::path path = folder / concat_text(before, '-', after);
-    ToldTask task;
+    ToldObjective objective;
     TrainerOptions options = options_for(60);
     options.evaluate_every = 10;
     std::string said;
     std::int64_t stop = 30;
     const TrainerCallbacks callbacks{.message = [&](std::string_view text) { said += text; },
                                      .stop_requested = [&] { return --stop == 0; }};
-    task.metrics = {{"accuracy", before, true}, {"loss", 1, false}};
+    objective.metrics = {{"accuracy", before, true}, {"loss", 1, false}};
     {
       RunFolder run = RunFolder::create(path, {.task = "count", .config = "{}"});
-      CHECK_FALSE(Trainer(task, options, callbacks).run(&run).finished);
+      CHECK_FALSE(Trainer(objective, options, callbacks).run(&run).finished);
     }
     said.clear();
     stop = 1000;
-    task.metrics[0].value = after;
+    objective.metrics[0].value = after;
     RunFolder run = RunFolder::resume(path, {.task = "count", .config = "{}"}, {});
-    CHECK(Trainer(task, options, callbacks).run(&run).finished);
+    CHECK(Trainer(objective, options, callbacks).run(&run).finished);
     return said;
   };
   CHECK(times(remarks(0, 0), "accuracy is 0 in all 6 evaluations") == 1);
@@ -602,7 +607,7 @@ TEST_CASE("trainer: whether a metric moved is a question of the whole run, resum
 }
 
 TEST_CASE("trainer: of equal metrics the smaller loss is kept, then the later step") {
-  struct Measured : LineTask {
+  struct Measured : LineObjective {
     Evaluation evaluate() override {
       const auto [accuracy, loss] = told[next++];
       return {{{"accuracy", accuracy, true}, {"loss", loss, false}}, "accuracy"};
@@ -612,13 +617,13 @@ TEST_CASE("trainer: of equal metrics the smaller loss is kept, then the later st
   };
   std::string said;
   const auto trained = [&](std::vector<std::pair<double, double>> told, std::int64_t patience = 0) {
-    Measured task;
-    task.told = std::move(told);
-    TrainerOptions options = options_for(10 * std::ssize(task.told));
+    Measured objective;
+    objective.told = std::move(told);
+    TrainerOptions options = options_for(10 * std::ssize(objective.told));
     options.evaluate_every = 10;
     options.patience = patience;
     said.clear();
-    return Trainer(task, options, {.message = [&](std::string_view text) { said += text; }}).run();
+    return Trainer(objective, options, {.message = [&](std::string_view text) { said += text; }}).run();
   };
   CHECK(trained({{0, 3}, {0, 1}, {0, 2}}).best_step == 20);
   CHECK(times(said, "accuracy is 0 in all 3 evaluations") == 1);
@@ -636,11 +641,11 @@ TEST_CASE("trainer: what diverged or is not finite is no best, whichever metric 
   for (const char* name : {"loss", "perplexity"})
     for (const double bad : {std::nan(""), infinity, -infinity, 2e4}) {
       if (bad == 2e4 && name != std::string("loss")) continue;  // a perplexity may be that large
-      ToldTask task;
-      task.metrics = {{"accuracy", 0.25, true}, {name, bad, false}};
+      ToldObjective objective;
+      objective.metrics = {{"accuracy", 0.25, true}, {name, bad, false}};
       TrainerOptions options = options_for(20);
       options.evaluate_every = 10;
-      CHECK(times(said_by(task, options), "no evaluation is worth keeping") == 1);
+      CHECK(times(said_by(objective, options), "no evaluation is worth keeping") == 1);
     }
 }
 
@@ -649,14 +654,14 @@ TEST_CASE("trainer: a best that is worse than the untrained model is remarked on
   options.evaluate_every = 10;
   double start = 0;
   {
-    LineTask task;
+    LineObjective objective;
     Context context = Context::inference();
-    start = task.loss(0, 0, context).sum.item() / 3;
+    start = objective.loss(0, 0, context).sum.item() / 3;
   }
   const auto said = [&](std::vector<Metric> metrics) {
-    ToldTask task;
-    task.metrics = std::move(metrics);
-    return times(said_by(task, options), "training has made the model worse");
+    ToldObjective objective;
+    objective.metrics = std::move(metrics);
+    return times(said_by(objective, options), "training has made the model worse");
   };
   CHECK(said({{"loss", 2 * start, false}}) == 1);
   CHECK(said({{"loss", 1.2 * start, false}}) == 0);
@@ -667,58 +672,58 @@ TEST_CASE("trainer: a best that is worse than the untrained model is remarked on
   // Also where the training goes on in another process, after the best.
   const TemporaryFolder folder;
   RunFolder run = RunFolder::create(folder / "run", {.task = "count", .config = "{}"});
-  ToldTask task;
-  task.metrics = {{"loss", 2 * start, false}};
-  Trainer(task, options).run(&run);
+  ToldObjective objective;
+  objective.metrics = {{"loss", 2 * start, false}};
+  Trainer(objective, options).run(&run);
   options.steps = 30;
-  task.metrics = {{"loss", 3 * start, false}};
+  objective.metrics = {{"loss", 3 * start, false}};
   std::string text;
-  Trainer(task, options, {.message = [&](std::string_view part) { text += part; }}).run(&run);
+  Trainer(objective, options, {.message = [&](std::string_view part) { text += part; }}).run(&run);
   CHECK(times(text, "the best weights, of step 20,") == 1);
 }
 
 TEST_CASE("trainer: weights that nothing can be computed with are not saved") {
   const TemporaryFolder folder;
-  TinyTask task;
+  TinyObjective objective;
   TrainerOptions options = options_for(1);
   options.schedule.learning_rate = 1e30;
   RunFolder run = RunFolder::create(folder / "run", {.task = "count", .config = "{}"});
-  Trainer trainer(task, options);
+  Trainer trainer(objective, options);
   CHECK_ERROR(trainer.run(&run), "training diverged in step 1: the weights \"");
   CHECK_FALSE(run.has_checkpoint());
 }
 
 TEST_CASE("trainer: an ordinary training is not blamed") {
-  TinyTask task;
+  TinyObjective objective;
   TrainerOptions options = options_for(30);
   options.log_every = 1;
   options.evaluate_every = 10;
-  CHECK(said_by(task, options).empty());
-  LineTask with_auxiliary;
+  CHECK(said_by(objective, options).empty());
+  LineObjective with_auxiliary;
   with_auxiliary.with_auxiliary = true;
   CHECK(said_by(with_auxiliary, options_for(10)).empty());
 }
 
 TEST_CASE("trainer: what dwarfs the loss of the task is said once, with what to change") {
-  LineTask task;
-  task.with_auxiliary = true;
-  task.auxiliary_weight = 1000;
+  LineObjective objective;
+  objective.with_auxiliary = true;
+  objective.auxiliary_weight = 1000;
   TrainerOptions options = options_for(20);
   options.log_every = 1;
   options.schedule.learning_rate = 1e-6;
-  const std::string said = said_by(task, options);
+  const std::string said = said_by(objective, options);
   CHECK(times(said, "the auxiliary loss \"size\"") == 1);
   CHECK(contains(said, "lower its weight"));
   CHECK(times(said, "the gradient's norm") == 1);
   CHECK(contains(said, "a clip_norm of 1"));
   options.clip_norm = 1;
-  CHECK(said_by(task, options).find("clip_norm 1 clips nearly all") != std::string::npos);
+  CHECK(said_by(objective, options).find("clip_norm 1 clips nearly all") != std::string::npos);
 }
 
 namespace {
 
 /// A line whose bias lies in a part, which its model may forget to register.
-class LineOfParts : public Task {
+class LineOfParts : public Objective {
  public:
   explicit LineOfParts(bool registers) : model_(registers) {}
   Module& model() override { return model_; }
@@ -776,10 +781,10 @@ TEST_CASE("gradient watch: what is left after the step of a loop of one's own") 
 }
 
 TEST_CASE("trainer: where nothing is recorded, it says so") {
-  LineTask task;
+  LineObjective objective;
   const NoGrad no_grad;
-  CHECK_ERROR(Trainer(task, options_for(3)).run(), "recording is off");
-  CHECK_ERROR(backward(sum(task.model().weight)), "recording is off");
+  CHECK_ERROR(Trainer(objective, options_for(3)).run(), "recording is off");
+  CHECK_ERROR(backward(sum(objective.model().weight)), "recording is off");
 }
 
 TEST_CASE("trainer: what is shown by the clock changes no bits and stands in no file") {
@@ -788,14 +793,14 @@ TEST_CASE("trainer: what is shown by the clock changes no bits and stands in no 
   std::vector<std::vector<Floats>> weights;
   std::vector<std::size_t> shown;
   for (const double seconds : {0.0, 1e-9}) {
-    TinyTask task;
+    TinyObjective objective;
     TrainerOptions options = options_for(20);
     options.log_every = 7;
     options.log_seconds = seconds;
     std::size_t records = 0;
     RunFolder run =
         RunFolder::create(folder / std::to_string(logs.size()), {.task = "count", .config = "{}"});
-    Trainer(task, options,
+    Trainer(objective, options,
             {.progress =
                  [&](const Progress& progress) {
                    ++records;
@@ -808,7 +813,7 @@ TEST_CASE("trainer: what is shown by the clock changes no bits and stands in no 
       log += metrics_line(record) + "\n";
     }
     logs.push_back(log);
-    weights.push_back(weights_of(task.model()));
+    weights.push_back(weights_of(objective.model()));
     shown.push_back(records);
   }
   CHECK(shown == std::vector<std::size_t>{3, 20});
@@ -818,23 +823,23 @@ TEST_CASE("trainer: what is shown by the clock changes no bits and stands in no 
 }
 
 TEST_CASE("trainer: a batch counts what the task says") {
-  class Classifier : public LineTask {
+  class Classifier : public LineObjective {
     std::string unit() const override { return "texts"; }
   };
-  Classifier task;
+  Classifier objective;
   std::string text;
-  Trainer(task, options_for(5), {.progress = [&](const Progress& p) { text = progress_text(p); }}).run();
+  Trainer(objective, options_for(5), {.progress = [&](const Progress& p) { text = progress_text(p); }}).run();
   CHECK(contains(text, " texts/s  "));
 }
 
 TEST_CASE("trainer: a task with nothing to evaluate trains, and says that it cannot stop early") {
-  class Unmeasured : public LineTask {
+  class Unmeasured : public LineObjective {
     Evaluation evaluate() override { return {}; }
   };
   TrainerOptions options = options_for(6);
   options.evaluate_every = 2;
-  Unmeasured task;
-  CHECK(Trainer(task, options).run(nullptr).finished);
+  Unmeasured objective;
+  CHECK(Trainer(objective, options).run(nullptr).finished);
   options.patience = 1;
   Unmeasured other;
   std::string said;
@@ -880,17 +885,17 @@ TEST_CASE(
          o.part_rates = {{"line", x}};
        },
        {1e-20}}};
-  LineTask task;
+  LineObjective objective;
   for (const Row& row : rows)
     for (const double value : row.values) {
       TrainerOptions options = options_for(10);
       row.change(options, value);
-      CHECK_ERROR(Trainer(task, options), row.says);
+      CHECK_ERROR(Trainer(objective, options), row.says);
     }
-  CHECK_NOTHROW(Trainer(task, options_for(10)));
+  CHECK_NOTHROW(Trainer(objective, options_for(10)));
   TrainerOptions options = options_for(0);
   options.epochs = 1'000'000;
-  LineTask long_one(std::vector<std::int64_t>(3000, 1));
+  LineObjective long_one(std::vector<std::int64_t>(3000, 1));
   CHECK_ERROR(Trainer(long_one, options), "give fewer epochs");
 
   Tensor weight = parameter(Tensor::ones({2}));
@@ -910,15 +915,15 @@ TEST_CASE("trainer: the weights are the same bits for 1, 2, 3 and 8 threads") {
     std::vector<Floats> expected;
     for (int threads : {1, 2, 3, 8}) {
       set_cpu_threads(threads);
-      TinyTask task(sizes);
-      const auto initial = weights_of(task.model());
+      TinyObjective objective(sizes);
+      const auto initial = weights_of(objective.model());
       TrainerOptions options = options_for(6);
       options.optimizer.kind = kind;
       options.clip_norm = 0.5;
       options.ema_decay = 0.9;
       options.accumulation = 2;
-      Trainer(task, options).run();
-      const auto weights = weights_of(task.model());
+      Trainer(objective, options).run();
+      const auto weights = weights_of(objective.model());
       CHECK((weights != initial));
       if (expected.empty()) expected = weights;
       CAPTURE(threads);
@@ -929,13 +934,13 @@ TEST_CASE("trainer: the weights are the same bits for 1, 2, 3 and 8 threads") {
 }
 
 TEST_CASE("trainer: memory is flat over the steps") {
-  TinyTask task({.batches = 1});
+  TinyObjective objective({.batches = 1});
   std::vector<std::size_t> bytes;
   TrainerOptions options = options_for(12);
   options.log_every = 1;
   options.ema_decay = 0.99;
   options.clip_norm = 1;
-  Trainer(task, options,
+  Trainer(objective, options,
           {.progress = [&](const Progress&) { bytes.push_back(memory_stats().current_bytes); }})
       .run();
   REQUIRE(bytes.size() == 12);

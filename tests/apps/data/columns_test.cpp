@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "heed/apps/tasks/learner.h"
+#include "heed/apps/tasks/task.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/support.h"
 #include "heed/tests/temporary_folder.h"
@@ -101,16 +101,16 @@ struct Found {
 };
 Found found_in(const std::string& task, const std::string& file, const Lines& more = {}) {
   Found found;
-  const TaskKind& kind = task_kind(task);
+  const TaskEntry& entry = task_entry(task);
   Lines settings = more;
   settings.push_back("data.file=" + file);
   settings.emplace_back("data.valid_fraction=0");
   try {
-    const auto learner = kind.make(small_settings_of(kind, settings, true));
-    learner->read_data();
-    for (const std::string& line : learner->take_remarks()) found.said += line + "\n";
-    const Json data = Json::parse(learner->settings().json())["data"];
-    found.lines = learner->example_lines(1000).size();
+    const auto task = entry.make(small_settings_of(entry, settings, true));
+    task->read_data();
+    for (const std::string& line : task->take_remarks()) found.said += line + "\n";
+    const Json data = Json::parse(task->settings().json())["data"];
+    found.lines = task->example_lines(1000).size();
     if (!data.contains("label_column")) return found;
     found.label = data["label_column"];
     if (data.contains("text_columns"))

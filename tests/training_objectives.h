@@ -16,9 +16,9 @@ class LineModel : public heed::Module {
   heed::Tensor weight, bias;
 };
 
-class LineTask : public heed::Task {
+class LineObjective : public heed::Objective {
  public:
-  explicit LineTask(std::vector<std::int64_t> sizes = {3, 5, 2}) : sizes_(std::move(sizes)) {}
+  explicit LineObjective(std::vector<std::int64_t> sizes = {3, 5, 2}) : sizes_(std::move(sizes)) {}
 
   LineModel& model() override { return model_; }
   std::int64_t batches(std::int64_t) override { return static_cast<std::int64_t>(sizes_.size()); }
@@ -107,15 +107,15 @@ class TinyTransformer : public heed::Module {
   heed::Tensor embedding_, query_key_value_, output_, first_, first_bias_, second_, norm_, norm_bias_;
 };
 
-/// Sizes of a TinyTask.
+/// Sizes of a TinyObjective.
 struct TinySizes {
   std::int64_t vocabulary = 17, width = 16, heads = 2, batch = 3, length = 7, batches = 5;
 };
 
 /// Predicts the next number of sequences, each of which counts up by its own step.
-class TinyTask : public heed::Task {
+class TinyObjective : public heed::Objective {
  public:
-  explicit TinyTask(const TinySizes& sizes = {}, std::uint64_t seed = 1)
+  explicit TinyObjective(const TinySizes& sizes = {}, std::uint64_t seed = 1)
       : sizes_(sizes), model_(sizes.vocabulary, sizes.width, sizes.heads, seed) {}
 
   heed::Module& model() override { return model_; }

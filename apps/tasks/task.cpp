@@ -1,4 +1,4 @@
-#include "heed/apps/tasks/learner.h"
+#include "heed/apps/tasks/task.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -21,7 +21,7 @@ std::vector<Metric> metrics_of(std::span<const MetricKind> kinds, std::span<cons
   return metrics;
 }
 
-std::string Learner::advice_on_length() const {
+std::string Task::advice_on_length() const {
   const std::int64_t now = settings_.read<TextLimits>("data").max_tokens;
   const TransformerConfig model = model_config(trained());
   const bool is_limited = model.positions == "learned" ||
@@ -35,20 +35,20 @@ std::string Learner::advice_on_length() const {
   return concat_text("; data.max_tokens=", most, " reads more");
 }
 
-std::vector<std::string> Learner::take_remarks() {
+std::vector<std::string> Task::take_remarks() {
   const std::string cut = truncation_message_ ? truncation_message_() : "";
   if (!cut.empty()) remark(cut + advice_on_length());
   const std::lock_guard lock(remarks_mutex_);
   return std::exchange(remarks_, {});
 }
 
-void Learner::remark(std::string text) {
+void Task::remark(std::string text) {
   if (text.empty()) return;
   const std::lock_guard lock(remarks_mutex_);
   remarks_.push_back(std::move(text));
 }
 
-void Learner::restore_choices(const Settings& before) {
+void Task::restore_choices(const Settings& before) {
   const std::string kind = "tokenizer.kind", size = "tokenizer.vocabulary";
   if (!settings_.has(kind) || settings_.get<std::string>(kind) != "auto") return;
   settings_.set_json(kind, before.json(kind), "config.json");
@@ -56,38 +56,38 @@ void Learner::restore_choices(const Settings& before) {
     settings_.set_json(size, before.json(size), "config.json");
 }
 
-void Learner::remark_all(std::vector<std::string> texts) {
+void Task::remark_all(std::vector<std::string> texts) {
   for (std::string& text : texts) remark(std::move(text));
 }
 
-void Learner::check_settings() {
+void Task::check_settings() {
   trains_ = true;
-  kind_.names_data(settings_);
-  if (kind_.check_training) kind_.check_training(settings_);
+  entry_.names_data(settings_);
+  if (entry_.check_training) entry_.check_training(settings_);
   check_build();
 }
 
-void Learner::check_build() {
+void Task::check_build() {
   check_model([&] { return make_model(); });
 }
 
-void Learner::learn_vocabulary() {
+void Task::learn_vocabulary() {
   const NamedFiles learned = learned_files();
   open_files([&](std::string_view name) { return learned.at(std::string(name)); });
 }
 
-void Learner::open_files(const ReadFile& read) {
+void Task::open_files(const ReadFile& read) {
   files_.clear();
   open([&](std::string_view name) { return files_[std::string(name)] = read(name); });
 }
 
-void Learner::build(Device device) {
+void Task::build(Device device) {
   check_build();
   model_ = make_model();
   model_->to(DType::f32, device);
 }
 
-void Learner::remark_on_reading(const ReadReport& report) {
+void Task::remark_on_reading(const ReadReport& report) {
   if (report.replaced > 0)
     remark(concat_text(report.replaced, " invalid bytes in the data were replaced by U+FFFD"));
   if (report.blank > 0) remark(concat_text(report.blank, " blank lines of the data were left out"));
@@ -96,23 +96,23 @@ void Learner::remark_on_reading(const ReadReport& report) {
   remark_all(report.remarks);
 }
 
-void Learner::read_table(const std::string& file, const TakeText& take) {
-  if (!kind_.read_rows)
+void Task::read_table(const std::string& file, const TakeText& take) {
+  if (!entry_.read_rows)
     throw SettingsError(
-        concat_text(file, ": a ", kind_.name, " run predicts from lines, not from rows of a table"));
+        concat_text(file, ": a ", entry_.name, " run predicts from lines, not from rows of a table"));
   ReadReport report;
-  kind_.read_rows(settings_, file, take, report);
+  entry_.read_rows(settings_, file, take, report);
   remark_on_reading(report);
 }
 
-Evaluation Learner::evaluation(std::vector<Metric> metrics, std::size_t count, std::size_t all) const {
+Evaluation Task::evaluation(std::vector<Metric> metrics, std::size_t count, std::size_t all) const {
   Evaluation found{std::move(metrics), training().keep_best_by};
   if (count < all)
     found.sample = static_cast<std::int64_t>(count), found.all = static_cast<std::int64_t>(all);
   return found;
 }
 
-Measurement Learner::measurement(std::span<const double> values, std::size_t count, bool round) const {
+Measurement Task::measurement(std::span<const double> values, std::size_t count, bool round) const {
   Json json;
   Measurement measurement;
   measurement.metrics = metrics(values);
@@ -124,7 +124,7 @@ Measurement Learner::measurement(std::span<const double> values, std::size_t cou
   return measurement;
 }
 
-void Learner::plan_batches(const Lengths& lengths, BatchOptions options) {
+void Task::plan_batches(const Lengths& lengths, BatchOptions options) {
   const std::string path = "training.batch_tokens";
   std::int64_t longest = 0;  // of the examples that data.max_tokens lets in
   for (std::size_t i = 0; i < lengths[0].size(); ++i) {
@@ -144,7 +144,7 @@ void Learner::plan_batches(const Lengths& lengths, BatchOptions options) {
     remark(concat_text(std::lround(100 * share), " % of the tokens in the batches are padding"));
 }
 
-void Learner::limit_epochs(const EpochLimit& limit) {
+void Task::limit_epochs(const EpochLimit& limit) {
   const auto options = settings_.read<TrainerOptions>("training");
   const std::int64_t usual = options.steps, accumulation = options.accumulation;
   const std::int64_t batches_of_passes = checked_product("passes", limit.passes, batches(0));
@@ -165,12 +165,12 @@ void Learner::limit_epochs(const EpochLimit& limit) {
                                    ": this much data takes more than the default of ", usual));
 }
 
-NamedFiles Learner::learned_tokenizer(const TextSource& texts) {
+NamedFiles Task::learned_tokenizer(const TextSource& texts) {
   remark(choose_token_kind(settings_, texts));
   return {{"tokenizer.json", learn_tokenizer(settings_, texts).to_json()}};
 }
 
-TransformerConfig Learner::encoder_config(std::int64_t vocabulary, std::int64_t classes) const {
+TransformerConfig Task::encoder_config(std::int64_t vocabulary, std::int64_t classes) const {
   TransformerConfig config = model_config(trained());
   config.source_vocabulary = vocabulary;
   config.classes = classes;
@@ -196,22 +196,22 @@ TransformerConfig Learner::encoder_config(std::int64_t vocabulary, std::int64_t 
 
 namespace heed {
 
-#define HEED_DECLARE(name) const TaskKind& name##_task();
+#define HEED_DECLARE(name) const TaskEntry& name##_task();
 HEED_TASKS(HEED_DECLARE)
 #undef HEED_DECLARE
 
-std::span<const TaskKind* const> task_kinds() {
+std::span<const TaskEntry* const> task_table() {
 #define HEED_KIND(name) &name##_task(),
-  static const std::vector<const TaskKind*> kinds{HEED_TASKS(HEED_KIND)};
+  static const std::vector<const TaskEntry*> kinds{HEED_TASKS(HEED_KIND)};
 #undef HEED_KIND
   return kinds;
 }
 
-const TaskKind& task_kind(std::string_view name) {
+const TaskEntry& task_entry(std::string_view name) {
   std::vector<std::string> names;
-  for (const TaskKind* kind : task_kinds()) {
-    if (kind->name == name) return *kind;
-    names.emplace_back(kind->name);
+  for (const TaskEntry* entry : task_table()) {
+    if (entry->name == name) return *entry;
+    names.emplace_back(entry->name);
   }
   fail("there is no task '", name, "'", suggest_name(std::string(name), names));
 }

@@ -22,10 +22,10 @@
 
 namespace heed {
 
-class Learner;
+class Task;
 
 /// An entry of the list of tasks.
-struct TaskKind {
+struct TaskEntry {
   std::string_view name;     ///< of its program, and in a run's files: "classify"
   std::string_view summary;  ///< one line
   Stacks stacks;
@@ -42,9 +42,9 @@ struct TaskKind {
   /// learning rate is chosen from the width. Empty: the usual defaults.
   std::string_view fine_tuning = {};
 
-  // --- filled in by make_task_kind()
+  // --- filled in by make_task_entry()
 
-  std::unique_ptr<Learner> (*make_learner)(const TaskKind& kind, Settings settings) = nullptr;
+  std::unique_ptr<Task> (*make_task)(const TaskEntry& entry, Settings settings) = nullptr;
   /// Throws a SettingsError for settings of training that contradict each other; null: none do.
   void (*check_training)(const Settings& settings) = nullptr;
   /// Reads a table of inputs for predict(); `take` receives the line of each row. Null: the task
@@ -52,26 +52,26 @@ struct TaskKind {
   void (*read_rows)(const Settings& settings, const std::string& file, const TakeText& take,
                     ReadReport& report) = nullptr;
 
-  std::unique_ptr<Learner> make(Settings chosen) const { return make_learner(*this, std::move(chosen)); }
+  std::unique_ptr<Task> make(Settings chosen) const { return make_task(*this, std::move(chosen)); }
 };
 
-/// Returns the kind of a task whose learner has type L. L may have static functions
+/// Returns the kind of a task whose task has type L. L may have static functions
 /// check_training() and read_rows().
 template <class L>
-TaskKind make_task_kind(TaskKind kind) {
-  kind.make_learner = [](const TaskKind& own, Settings settings) -> std::unique_ptr<Learner> {
+TaskEntry make_task_entry(TaskEntry entry) {
+  entry.make_task = [](const TaskEntry& own, Settings settings) -> std::unique_ptr<Task> {
     return std::make_unique<L>(own, std::move(settings));
   };
-  if constexpr (requires { L::check_training; }) kind.check_training = L::check_training;
-  if constexpr (requires { L::read_rows; }) kind.read_rows = L::read_rows;
-  return kind;
+  if constexpr (requires { L::check_training; }) entry.check_training = L::check_training;
+  if constexpr (requires { L::read_rows; }) entry.read_rows = L::read_rows;
+  return entry;
 }
 
 /// Returns all tasks, in a fixed order. To add one, write its file and add it to the list in
-/// learner.cpp.
-std::span<const TaskKind* const> task_kinds();
+/// task.cpp.
+std::span<const TaskEntry* const> task_table();
 /// Returns the task with this name. Throws an Error with the nearest name if there is none.
-const TaskKind& task_kind(std::string_view name);
+const TaskEntry& task_entry(std::string_view name);
 
 /// How the data set the steps: at most this many passes, but at least this many steps; and at least
 /// one pass, if that takes no more than `most_steps`, else that many. 0: not more than by default.
@@ -96,25 +96,25 @@ std::vector<Metric> metrics_of(std::span<const MetricKind> kinds, std::span<cons
 using NamedFiles = std::map<std::string, std::string>;
 using ReadFile = std::function<std::string(std::string_view name)>;
 
-/// A task instance: its settings, data, vocabulary and model. It trains (as a Task of the Trainer),
+/// A task: its settings, data, vocabulary and model. It trains (as a Objective of the Trainer),
 /// evaluates and predicts. train() (train.h) and Run (run.h) call its functions in this order:
 ///
 ///   to train     check_settings, read_data, learn_vocabulary (or open_files), build,
 ///                prepare_training
 ///   to predict   open_files, build, then predict and measure
 ///
-/// To implement a task, derive from Learner, read the settings in the constructor and implement the
-/// virtual functions, with loss() and evaluate() of Task. What only some tasks can do is an
-/// interface of its own (HasOutputs, GeneratesText) or a function in TaskKind.
-class Learner : public Task {
+/// To implement a task, derive from Task, read the settings in the constructor and implement the
+/// virtual functions, with loss() and evaluate() of Objective. What only some tasks can do is an
+/// interface of its own (HasOutputs, GeneratesText) or a function in TaskEntry.
+class Task : public Objective {
  public:
   /// Throws a SettingsError for settings of its use that contradict each other. Those of training
-  /// are for TaskKind::check_training(): they must not keep a model from being opened. Reads,
+  /// are for TaskEntry::check_training(): they must not keep a model from being opened. Reads,
   /// allocates and writes nothing.
-  Learner(const TaskKind& kind, Settings settings)
-      : settings_(std::move(settings)), label_smoothing_(training().label_smoothing), kind_(kind) {}
+  Task(const TaskEntry& entry, Settings settings)
+      : settings_(std::move(settings)), label_smoothing_(training().label_smoothing), entry_(entry) {}
 
-  const TaskKind& kind() const { return kind_; }
+  const TaskEntry& entry() const { return entry_; }
   const Settings& settings() const { return settings_; }
   Module& model() override { return *model_; }
   /// The unit of its examples: "texts", "pairs".
@@ -150,7 +150,7 @@ class Learner : public Task {
   void build(Device device);
   /// Converts the data to batches.
   virtual void prepare_training() = 0;
-  /// The number of batches in the plan; tasks with another kind of plan override it.
+  /// The number of batches in the plan; tasks with another entry of plan override it.
   std::int64_t batches(std::int64_t epoch) override { return batches_.count(epoch); }
 
   // --- use
@@ -221,7 +221,7 @@ class Learner : public Task {
   /// "tokenizer.json".
   NamedFiles learned_tokenizer(const TextSource& texts);
   std::vector<Metric> metrics(std::span<const double> values) const {
-    return metrics_of(kind_.metrics, values);
+    return metrics_of(entry_.metrics, values);
   }
   /// Returns an evaluation that read `count` of `all` held-out tokens or texts.
   Evaluation evaluation(std::vector<Metric> metrics, std::size_t count, std::size_t all) const;
@@ -254,7 +254,7 @@ class Learner : public Task {
 
   std::optional<Settings> trained_;  // none: settings_
   bool trains_ = false;
-  const TaskKind& kind_;
+  const TaskEntry& entry_;
   std::map<std::string, std::string> digests_;
   NamedFiles files_;
   std::unique_ptr<Module> model_;
@@ -283,10 +283,10 @@ class GeneratesText {
                                            const TextGenerationOptions& options) = 0;
 };
 
-/// Returns the learner as an interface of its task. Throws an Error that says `why` if it has none.
+/// Returns the task as an interface of its task. Throws an Error that says `why` if it has none.
 template <class Interface, class... Why>
-Interface& as_interface(Learner& learner, const Why&... why) {
-  auto* const found = dynamic_cast<Interface*>(&learner);
+Interface& as_interface(Task& task, const Why&... why) {
+  auto* const found = dynamic_cast<Interface*>(&task);
   check(found != nullptr, why...);
   return *found;
 }
