@@ -1,7 +1,6 @@
 // recurrence(): what the table of cases leaves out, sizes beyond one tile, the ends of the range, pieces,
 // errors.
 
-
 #include "heed/core/backend.h"
 #include "heed/tests/support.h"
 
