@@ -43,7 +43,7 @@ struct Table {
   }
 };
 
-Tensor ids(std::vector<std::int32_t> values, const Shape& shape) {
+Tensor ids(const std::vector<std::int32_t>& values, const Shape& shape) {
   return Tensor::from(values, shape);
 }
 
@@ -356,7 +356,7 @@ AttentionOptions options_beside(const Tensor& query, AttentionOptions options) {
 }
 
 void add_attention(Table& add, Draw& draw) {
-  const auto with = [](AttentionOptions options) {
+  const auto with = [](const AttentionOptions& options) {
     return [options](Inputs in) {
       return square(attention(in[0], in[1], in[2], options_beside(in[0], options)));
     };
@@ -396,7 +396,7 @@ void add_attention(Table& add, Draw& draw) {
   pattern->masks = ids({1, 0, 0, 1, 1, 0, 1, 1, 1}, {1, 3, 3});
   options.pattern = pattern;
   add("attention/block pattern", qkv(7, 7), with(options));
-  const auto part = [](AttentionOptions options) {  // both results
+  const auto part = [](const AttentionOptions& options) {  // both results
     return [options](Inputs in) {
       const AttentionPart part = attention_part(in[0], in[1], in[2], options_beside(in[0], options));
       return concat({square(part.output), sin(unsqueeze(part.log_sum_exp, 3))}, 3);
@@ -426,7 +426,7 @@ void add_attention(Table& add, Draw& draw) {
 
 /// Slopes, and biases of all shapes as a fourth input.
 void add_attention_bias(Table& add, Draw& draw) {
-  const auto with = [](AttentionOptions options) {
+  const auto with = [](const AttentionOptions& options) {
     return [options](Inputs in) {
       AttentionOptions all = options_beside(in[0], options);
       if (in.size() > 3) all.bias = in[3];

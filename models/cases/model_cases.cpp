@@ -21,7 +21,7 @@ Tensor draw(const Shape& shape, std::uint32_t stream) {
   return uniform(shape, -1, 1, {77, 1, stream}, DType::f64);
 }
 
-Tensor integers(std::vector<std::int32_t> values, const Shape& shape) {
+Tensor integers(const std::vector<std::int32_t>& values, const Shape& shape) {
   return Tensor::from(values, shape);
 }
 
