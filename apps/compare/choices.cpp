@@ -42,7 +42,7 @@ void check_distinct(const std::string& what, const std::vector<std::string>& val
 struct Choice {
   std::string attention;
   std::vector<std::string> values;
-  auto operator<=>(const Choice&) const = default;
+  auto operator<=>(const Choice&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// Returns all combinations; the last setting varies fastest.
