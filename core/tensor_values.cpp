@@ -105,9 +105,18 @@ std::vector<double> widened(const std::vector<T>& values) {
 
 Tensor Tensor::arange(std::int64_t count, DType dtype, Device device) {
   check(count >= 0, "arange: count ", count, " is negative");
-  check(!is_half(dtype), "arange: ", dtype, " cannot represent all integers; cast from i32");
-  if (dtype == DType::f32) return make_arange<float>(count, device);
-  return dtype == DType::f64 ? make_arange<double>(count, device) : make_arange<std::int32_t>(count, device);
+  switch (dtype) {
+    case DType::f32:
+      return make_arange<float>(count, device);
+    case DType::f64:
+      return make_arange<double>(count, device);
+    case DType::i32:
+      return make_arange<std::int32_t>(count, device);
+    case DType::f16:
+    case DType::bf16:
+      break;
+  }
+  fail("arange: ", dtype, " cannot represent all integers; cast from i32");
 }
 
 template <TensorElement T>
@@ -176,12 +185,21 @@ std::vector<T> Tensor::to_vector() const {
 
 std::vector<double> Tensor::to_doubles() const {
   check(defined(), "to_doubles: the tensor is undefined");
-  if (dtype_ == DType::f64) return to_vector<double>();
-  if (dtype_ == DType::f32) return widened(to_vector<float>());
-  if (dtype_ == DType::i32) return widened(to_vector<std::int32_t>());
-  const Tensor full = empty(shape_, DType::f32, device());
-  if (count() > 0) backend_of(*this).copy(detach(), full);
-  return widened(full.to_vector<float>());
+  switch (dtype_) {
+    case DType::f16:
+    case DType::bf16: {
+      const Tensor full = empty(shape_, DType::f32, device());
+      if (count() > 0) backend_of(*this).copy(detach(), full);
+      return widened(full.to_vector<float>());
+    }
+    case DType::f32:
+      return widened(to_vector<float>());
+    case DType::f64:
+      return to_vector<double>();
+    case DType::i32:
+      break;
+  }
+  return widened(to_vector<std::int32_t>());
 }
 
 double Tensor::item() const {

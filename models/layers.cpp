@@ -140,9 +140,18 @@ bool is_gated(Activation activation) {
 }
 
 UnaryOp activation_op(Activation activation) {
-  using enum UnaryOp;
-  constexpr UnaryOp ops[] = {relu, gelu, gelu_tanh, silu, silu, gelu};  // in the order of Activation
-  return ops[static_cast<std::size_t>(activation)];
+  switch (activation) {
+    case Activation::gelu:
+    case Activation::geglu:
+      return UnaryOp::gelu;
+    case Activation::gelu_tanh:
+      return UnaryOp::gelu_tanh;
+    case Activation::silu:
+    case Activation::swiglu:
+      return UnaryOp::silu;
+    default:
+      return UnaryOp::relu;
+  }
 }
 
 Tensor apply(Activation activation, const Tensor& x) {

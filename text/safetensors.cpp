@@ -196,14 +196,20 @@ Tensor from_half(std::string_view bytes, const Entry& entry, Device device) {
 
 Tensor read_tensor(std::string_view data, Entry& entry, std::string_view source, Device device) {
   const std::string_view bytes = data.substr(entry.begin, entry.end - entry.begin);
-  const auto from = [&]<class T>(T) {
-    return Tensor::from(as_element_vector<T>(bytes), entry.shape, device);
-  };
-  if (entry.type == FileType::f32) return from(float());
-  if (entry.type == FileType::f64) return from(double());
-  if (entry.type == FileType::i32) return from(std::int32_t());
-  return entry.type == FileType::i64 ? from_i64(bytes, entry, source, device)
-                                     : from_half(bytes, entry, device);
+  switch (entry.type) {
+    case FileType::f32:
+      return Tensor::from(as_element_vector<float>(bytes), entry.shape, device);
+    case FileType::f64:
+      return Tensor::from(as_element_vector<double>(bytes), entry.shape, device);
+    case FileType::i32:
+      return Tensor::from(as_element_vector<std::int32_t>(bytes), entry.shape, device);
+    case FileType::i64:
+      return from_i64(bytes, entry, source, device);
+    case FileType::f16:
+    case FileType::bf16:
+      return from_half(bytes, entry, device);
+  }
+  fail("unreachable");
 }
 
 const char* stored_type_name(DType dtype, StoredFloat stored) {
@@ -281,10 +287,17 @@ void write_tensor(const Sink& write, const std::string& name, const Tensor& tens
   if (tensor.count() == 0) return;
   if (stored != StoredFloat::f32 && tensor.dtype() == DType::f32)
     return write_half(write, name, tensor, stored);
-  const DType dtype = tensor.dtype();
-  if (dtype == DType::f32) return write_elements<float>(write, tensor);
-  if (dtype == DType::f64) return write_elements<double>(write, tensor);
-  if (dtype == DType::i32) return write_elements<std::int32_t>(write, tensor);
+  switch (tensor.dtype()) {
+    case DType::f32:
+      return write_elements<float>(write, tensor);
+    case DType::f64:
+      return write_elements<double>(write, tensor);
+    case DType::i32:
+      return write_elements<std::int32_t>(write, tensor);
+    case DType::f16:
+    case DType::bf16:
+      break;
+  }
   fail("safetensors: tensors of type ", tensor.dtype(), " are not written; cast to f32");
 }
 
@@ -389,10 +402,17 @@ void check_named_tensors(const std::map<std::string, Tensor>& saved,
 }
 
 void copy_elements(const Tensor& from, const Tensor& to) {
-  const auto copy = [&]<class T>(T) { to.assign(std::span<const T>(from.to_vector<T>())); };
-  if (to.dtype() == DType::f32) return copy(float());
-  if (to.dtype() == DType::f64) return copy(double());
-  if (to.dtype() == DType::i32) return copy(std::int32_t());
+  switch (to.dtype()) {
+    case DType::f32:
+      return to.assign(std::span<const float>(from.to_vector<float>()));
+    case DType::f64:
+      return to.assign(std::span<const double>(from.to_vector<double>()));
+    case DType::i32:
+      return to.assign(std::span<const std::int32_t>(from.to_vector<std::int32_t>()));
+    case DType::f16:
+    case DType::bf16:
+      break;
+  }
   fail("copying tensors by name: ", to.dtype(), " is for computing, not for weights; cast to f32");
 }
 

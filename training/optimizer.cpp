@@ -26,10 +26,17 @@ static double rate_at(const ScheduleOptions& options, std::int64_t step, std::in
 
   const double length = static_cast<double>(std::max<std::int64_t>(steps - options.warmup_steps, 1));
   const double done = std::min((now - warmup) / length, 1.0);
-  if (options.kind == ScheduleKind::constant) return peak;
-  if (options.kind == ScheduleKind::linear) return peak + (options.final_rate - peak) * done;
-  if (options.kind == ScheduleKind::inverse_sqrt) return peak * std::sqrt(std::max(warmup, 1.0) / now);
-  return options.final_rate + (peak - options.final_rate) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+  switch (options.kind) {
+    case ScheduleKind::constant:
+      return peak;
+    case ScheduleKind::linear:
+      return peak + (options.final_rate - peak) * done;
+    case ScheduleKind::cosine:
+      return options.final_rate + (peak - options.final_rate) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+    case ScheduleKind::inverse_sqrt:
+      return peak * std::sqrt(std::max(warmup, 1.0) / now);
+  }
+  fail("schedule: unknown kind");
 }
 
 Schedule make_schedule(const ScheduleOptions& options) {

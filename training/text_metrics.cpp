@@ -225,10 +225,22 @@ std::vector<std::string_view> split_at_spaces(std::string_view text) {
 
 std::string bleu_tokenize(std::string_view line, BleuTokens tokens) {
   std::string text(strip_right(line));
-  if (tokens == BleuTokens::mteval_13a) text = tokenize_13a(std::move(text));
-  if (tokens == BleuTokens::zh) text = separate(set_apart(strip_left(text), stands_alone_in_zh));
-  if (tokens == BleuTokens::character) text = set_apart(text, [](char32_t) { return true; });
-  if (tokens == BleuTokens::international) text = tokenize_international(text);
+  switch (tokens) {
+    case BleuTokens::mteval_13a:
+      text = tokenize_13a(std::move(text));
+      break;
+    case BleuTokens::zh:
+      text = separate(set_apart(strip_left(text), stands_alone_in_zh));
+      break;
+    case BleuTokens::character:
+      text = set_apart(text, [](char32_t) { return true; });
+      break;
+    case BleuTokens::international:
+      text = tokenize_international(text);
+      break;
+    case BleuTokens::none:
+      break;
+  }
   std::string joined;
   for (const std::string_view word : split_at_spaces(text)) {
     if (!joined.empty()) joined += ' ';
@@ -238,8 +250,19 @@ std::string bleu_tokenize(std::string_view line, BleuTokens tokens) {
 }
 
 std::string_view name_of(BleuTokens tokens) {
-  static constexpr std::string_view names[] = {"13a", "none", "zh", "char", "intl"};  // in their order
-  return names[static_cast<std::size_t>(tokens)];
+  switch (tokens) {
+    case BleuTokens::mteval_13a:
+      return "13a";
+    case BleuTokens::zh:
+      return "zh";
+    case BleuTokens::character:
+      return "char";
+    case BleuTokens::international:
+      return "intl";
+    case BleuTokens::none:
+      return "none";
+  }
+  fail("BLEU: there is no tokenizer ", static_cast<int>(tokens));
 }
 
 BleuTokens bleu_tokens_for(std::span<const std::string> references) {

@@ -141,10 +141,18 @@ std::int64_t count_processors(const Properties& properties) {
 }
 
 std::string kind_of(VkPhysicalDeviceType type) {
-  // In the order of VkPhysicalDeviceType.
-  constexpr const char* kinds[] = {"other", "integrated GPU", "discrete GPU", "virtual GPU", "software"};
-  const auto place = static_cast<std::size_t>(type);
-  return kinds[place < std::size(kinds) ? place : 0];
+  switch (type) {
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
+      return "discrete GPU";
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
+      return "integrated GPU";
+    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU:
+      return "virtual GPU";
+    case VK_PHYSICAL_DEVICE_TYPE_CPU:
+      return "software";
+    default:
+      return "other";
+  }
 }
 
 std::string version_text(std::uint32_t version) {
