@@ -42,20 +42,26 @@ const MemberTable encoder_table{
 const Json encoder_settings = Json::parse(R"({"norm": "post", "norm_kind": "layer", "positions": "learned",
                                               "embedding_norm": true, "scale_embeddings": false})");
 
-/// The differences between the encoders in this file. The names of their weights follow a prefix.
+const std::vector<MapName> bert_maps = {
+    {"attention.self.query", "attention.query"},      {"attention.self.key", "attention.key"},
+    {"attention.self.value", "attention.value"},      {"attention.output.dense", "attention.output"},
+    {"attention.output.LayerNorm", "attention_norm"}, {"intermediate.dense", "feed_forward.input"},
+    {"output.dense", "feed_forward.output"},          {"output.LayerNorm", "feed_forward_norm"}};
+
+/// The differences of an encoder in this file from BERT. The names of their weights follow a prefix.
 struct EncoderKind {
   const char* begin;  ///< the mark before every text
-  std::span<const ConfigMember> members;
-  const char* layers;                                ///< the member of config.json that counts them
-  const char* layer;                                 ///< the prefix of a layer's weights
-  std::vector<MapName> maps;                         ///< of a layer
+  std::span<const ConfigMember> members = bert_members;
+  const char* layers = "num_hidden_layers";          ///< the member of config.json that counts them
+  const char* layer = "encoder.layer.{}.";           ///< the prefix of a layer's weights
+  std::vector<MapName> maps = bert_maps;             ///< of a layer
   bool has_types = true, offsets_positions = false;  ///< the first position is pad_token_id + 1
   /// Names of the masked-language-model head: "transform", its norm, the map to the tokens and its
   /// bias.
   const char *transform, *transform_norm, *decoder, *bias, *copy_of_bias = nullptr;
   /// Names of the classification head: the map after pooling, its activation, and the map to the
   /// classes.
-  const char *pooler, *pooler_activation, *classes;
+  const char *pooler, *pooler_activation = "tanh", *classes = "classifier";
 };
 
 WeightNames encoder_names(const EncoderKind& kind, std::int64_t layers, std::int64_t first_position) {
@@ -68,31 +74,15 @@ WeightNames encoder_names(const EncoderKind& kind, std::int64_t layers, std::int
   return names;
 }
 
-const std::vector<MapName> bert_maps = {
-    {"attention.self.query", "attention.query"},      {"attention.self.key", "attention.key"},
-    {"attention.self.value", "attention.value"},      {"attention.output.dense", "attention.output"},
-    {"attention.output.LayerNorm", "attention_norm"}, {"intermediate.dense", "feed_forward.input"},
-    {"output.dense", "feed_forward.output"},          {"output.LayerNorm", "feed_forward_norm"}};
-
 const EncoderKind bert_kind = {.begin = "[CLS]",
-                               .members = bert_members,
-                               .layers = "num_hidden_layers",
-                               .layer = "encoder.layer.{}.",
-                               .maps = bert_maps,
                                .transform = "cls.predictions.transform.dense",
                                .transform_norm = "cls.predictions.transform.LayerNorm",
                                .decoder = "cls.predictions.decoder.weight",
                                .bias = "cls.predictions.bias",
                                .copy_of_bias = "cls.predictions.decoder.bias",
-                               .pooler = "pooler.dense",
-                               .pooler_activation = "tanh",
-                               .classes = "classifier"};
+                               .pooler = "pooler.dense"};
 
 const EncoderKind roberta_kind = {.begin = "<s>",
-                                  .members = bert_members,
-                                  .layers = "num_hidden_layers",
-                                  .layer = "encoder.layer.{}.",
-                                  .maps = bert_maps,
                                   .offsets_positions = true,
                                   .transform = "lm_head.dense",
                                   .transform_norm = "lm_head.layer_norm",
@@ -100,7 +90,6 @@ const EncoderKind roberta_kind = {.begin = "<s>",
                                   .bias = "lm_head.bias",
                                   .copy_of_bias = "lm_head.decoder.bias",
                                   .pooler = "classifier.dense",
-                                  .pooler_activation = "tanh",
                                   .classes = "classifier.out_proj"};
 
 const EncoderKind distilbert_kind = {.begin = "[CLS]",
@@ -121,8 +110,7 @@ const EncoderKind distilbert_kind = {.begin = "[CLS]",
                                      .decoder = "vocab_projector.weight",
                                      .bias = "vocab_projector.bias",
                                      .pooler = "pre_classifier",
-                                     .pooler_activation = "relu",
-                                     .classes = "classifier"};
+                                     .pooler_activation = "relu"};
 
 /// Returns the names of the classes, in the order of the outputs.
 std::vector<std::string> published_labels(const Config& config, std::int64_t count) {
