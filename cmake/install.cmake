@@ -9,7 +9,7 @@ set(HEED_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/heed)
 
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES heed.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/heed)
-set(folders base core autograd models text training)
+set(folders ${HEED_PUBLIC_FOLDERS})
 if(HEED_APPS)
   list(APPEND folders apps/data apps/tasks apps/compare)
   install(FILES apps/report/page/chart_licence.js DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,5 +1,43 @@
 # What the engine (../CMakeLists.txt) and the applications (../apps/CMakeLists.txt) compile their objects with.
 
+# Settings that all targets share. Where heed is part of another project, that project's choices take precedence.
+if(PROJECT_IS_TOP_LEVEL)
+  if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    set(CMAKE_BUILD_TYPE Release)
+  endif()
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+  set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+  set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+  set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+elseif(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  message(WARNING "heed: no CMAKE_BUILD_TYPE is set; heed itself is compiled with -O2, your own code without optimisation")
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+
+# The standard library checks the indices of its containers in every kind of build. Sizes come from settings,
+# files and shapes; an abort says where one was wrong, while a write past the end of a block goes unnoticed.
+# The checks cost 0.2 % of a training step, in the median of 26 pairs.
+add_compile_definitions(_GLIBCXX_ASSERTIONS)
+
+# The compiler of GCC collects its garbage once it holds 512 MB: at its default of 128 MB that is an eighth of the time.
+if(PROJECT_IS_TOP_LEVEL AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=524288>)
+endif()
+
+# Programs read what others made. Damage to memory ends them, their addresses differ from run to run, and tables of
+# functions are read-only (tests/hardening_test.cmake). Sanitizers watch more, and not together with this.
+if(PROJECT_IS_TOP_LEVEL AND NOT HEED_SANITIZE)
+  include(CheckPIESupported)
+  check_pie_supported()
+  set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+  add_compile_options(-fstack-protector-strong -fstack-clash-protection
+                      "$<$<NOT:$<CONFIG:Debug>>:SHELL:-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2>")
+  add_link_options(LINKER:-z,relro LINKER:-z,now)
+endif()
+
 option(HEED_UNITY "Compile the files of the library and the tests several at a time, far less work; OFF: one by one" ON)
 set(HEED_UNITY_FILES 8 CACHE STRING "How many files of a folder of the library are compiled at a time: more are less work, and more to do anew")
 option(HEED_WARNINGS_AS_ERRORS "Treat warnings as errors" OFF)
