@@ -38,13 +38,11 @@ struct Filling {
 class MaskedTask : public TextTask {
  public:
   MaskedTask(const TaskEntry& entry, Settings given)
-      : TextTask(entry, std::move(given)),
-        best_(settings_.read<MaskedPrediction>("prediction").best),
-        line_begin_(marks_.mark.begin) {}
+      : TextTask(entry, std::move(given)), best_(settings_.read<MaskedPrediction>("prediction").best) {}
 
   /// Throws if the tokenizer lacks a mark, because the run could then predict nothing.
   void prepare_training() override {
-    if (!line_begin_.empty()) tokenizer_->id_of(line_begin_);
+    if (!marks_.mark.begin.empty()) tokenizer_->id_of(marks_.mark.begin);
     TextTask::prepare_training();
     rows_ = training_windows(settings_).rows;
   }
@@ -226,8 +224,8 @@ class MaskedTask : public TextTask {
            at += mask.size())
         line.replace(at, mark.size(), mask);
     Tokens tokens = tokenizer_->encode(line);
-    if (!line_begin_.empty()) {
-      tokens.insert(tokens.begin(), tokenizer_->id_of(line_begin_));
+    if (!marks_.mark.begin.empty()) {
+      tokens.insert(tokens.begin(), tokenizer_->id_of(marks_.mark.begin));
       tokens.push_back(end_mark());
     }
     check(static_cast<std::int64_t>(tokens.size()) <= config_.max_length, "the line has ", tokens.size(),
@@ -254,7 +252,7 @@ class MaskedTask : public TextTask {
       Tokens whole = tokens;
       for (std::size_t i = 0; i < places.size(); ++i)
         whole[static_cast<std::size_t>(places[i])] = filling.tokens[i];
-      const std::size_t marks = line_begin_.empty() ? 0 : 1;  // at each end
+      const std::size_t marks = marks_.mark.begin.empty() ? 0 : 1;  // at each end
       prediction.alternatives.push_back(
           {tokenizer_->decode(std::span(whole).subspan(marks, whole.size() - 2 * marks),
                               /*keep_special=*/true),
@@ -293,8 +291,7 @@ class MaskedTask : public TextTask {
 
   std::int64_t rows_ = 0;  // windows of a training batch
   const std::int64_t best_;
-  const std::string line_begin_;  // a mark before every line that is filled in; "": none
-  Tokens ordinary_, fillings_;    // in ascending order
+  Tokens ordinary_, fillings_;  // in ascending order
 };
 
 }  // namespace

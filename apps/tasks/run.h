@@ -61,11 +61,11 @@ class Run {
                                   const PredictOptions& options = {}) const {
     return predict(std::span(lines), options);
   }
-  /// Returns the raw outputs of the model for lines (Task::line_outputs). Throws an Error
+  /// Returns the raw outputs of the model for lines (HasOutputs). Throws an Error
   /// for a line that is not UTF-8.
   Tensor outputs(std::span<const std::string> lines, Context& context) const;
   /// Returns the log-probability [B] of each target, given its line
-  /// (Task::target_log_probabilities).
+  /// (TextToTextTask::target_log_probabilities).
   Tensor log_probabilities(std::span<const std::string> lines, std::span<const std::string> targets,
                            Context& context) const;
   /// Answers one line with a task that generates text. `on_text` receives the answer in pieces, on
