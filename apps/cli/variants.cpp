@@ -176,18 +176,18 @@ int advise_variants(const VariantsOptions& options) {
   for (const std::string& column : columns)
     std::cout << formatted(column == "mean" ? "%s" : "%-11s", column.c_str());
   std::cout << '\n';
-  for (const auto& [notes, accuracy, rank, is_slow] : able) {
-    const auto text = [&](const char* name) { return notes->at(name).get<std::string>(); };
-    const double gflop = gflop_at(notes->at("gflop"), static_cast<double>(options.length));
+  for (const Advice& advice : able) {
+    const auto text = [&](const char* name) { return advice.notes->at(name).get<std::string>(); };
+    const double gflop = gflop_at(advice.notes->at("gflop"), static_cast<double>(options.length));
     std::cout << formatted("%-32s%-9s", text("name").c_str(), text("growth").c_str())
               << formatted("%-9.*f",
                            gflop >= 100  ? 0
                            : gflop >= 10 ? 1
                                          : 2,
                            gflop);
-    for (const double percent : accuracy)
-      std::cout << formatted(&percent == &accuracy.back() ? "%.1f" : "%-11.1f", percent);
-    std::cout << (accuracy.empty() ? "not yet measured" : "") << "\n    " << text("when") << '\n';
+    for (const double percent : advice.accuracy)
+      std::cout << formatted(&percent == &advice.accuracy.back() ? "%.1f" : "%-11.1f", percent);
+    std::cout << (advice.accuracy.empty() ? "not yet measured" : "") << "\n    " << text("when") << '\n';
   }
   flush_output();
   return exit_success;
