@@ -346,7 +346,7 @@ int main(int argc, char** argv) {
   app.add_option("--dropout", flags.dropout, "of sub-layers, attention weights and activations")
       ->check(CLI::Range(0.0, 0.9));
   app.add_option("--precision", flags.precision, "of products; f16 on GPUs only")
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+      ->check(CLI::IsMember(heed::precision_names()));
   app.add_option("--device", device, "cpu, vulkan, vulkan:N or vulkan:NAME");
   app.add_option("--threads", flags.threads, "threads of the CPU backend")->check(CLI::Range(1, 1000));
   app.add_option("--repeat", flags.repeat, "measurements, after a warm-up")->check(CLI::Range(1, 100'000));

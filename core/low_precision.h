@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "heed/core/scope.h"
@@ -10,25 +11,36 @@
 
 namespace heed {
 
-/// Makes f32 matrix products, linear maps and attention on the CPU round their factors to bf16, for
-/// ops that this thread starts while it lives. It must live until backward() has returned. Autocast
-/// and `--precision bf16` use it on the CPU.
+/// The precision of f32 matrix products, linear maps and attention on the CPU. Tensors and sums are f32
+/// in any case, and all other ops compute in f32.
+enum class MatmulPrecision : std::uint8_t {
+  highest,  ///< in f32
+  /// Three products in bf16, of each factor's nearest bf16 and of the rest: an error of about 1e-5 of the
+  /// norm. Takes about half the time with AMX.
+  high,
+  /// Factors are rounded to bf16, ties to even: an error of about 3e-3. Takes a fraction of the time with
+  /// AMX (Intel since Sapphire Rapids), and half of it with AVX-512 BF16 on AMD's processors (since Zen 4).
+  medium,
+};
+
+/// Returns whether products in this precision are faster than f32 on this processor.
+bool is_fast(MatmulPrecision precision);
+/// Returns the instructions that multiply in this precision, such as "AMX"; "" for those of f32.
+std::string matmul_instructions(MatmulPrecision precision);
+
+/// Sets the precision for ops that this thread starts while it lives; where is_fast() is false, products
+/// stay f32. It must live until backward() has returned. Autocast and `--precision` use it on the CPU.
 ///
-/// Factors are rounded to nearest even and products accumulated in f32; magnitudes below 2^-126
-/// count as 0. Tensors stay f32, and all other ops compute in f32. A linear map may leave up to 6
-/// rows exact (all its rows, or the remainder after whole tiles), because their time goes into
-/// reading the weights. Other products take about half the time on a processor with bf16
-/// instructions. Without these, heed multiplies rounded copies, which takes longer than f32 and may
-/// differ in the last bits.
-class Bf16Products : Scoped<&Scope::bf16_products> {
+/// In high and medium, magnitudes below 2^-126 count as 0. A linear map may leave up to 6 rows exact (all its
+/// rows, or the remainder after whole tiles), because their time goes into reading the weights.
+class WithMatmulPrecision : Scoped<&Scope::matmul_precision> {
  public:
-  /// With `on` false, products in this scope are exact again.
-  explicit Bf16Products(bool on = true) : Scoped(on) {}
-  /// True when this processor has bf16 instructions: AVX-512 BF16 (AMD since Zen 4; Intel's Cooper
-  /// Lake, and Sapphire Rapids and later).
-  static bool available();
-  /// True when products of the calling thread are rounded.
-  static bool active() { return current_scope.bf16_products; }
+  explicit WithMatmulPrecision(MatmulPrecision precision)
+      : Scoped(is_fast(precision) ? precision : MatmulPrecision::highest) {}
+  /// The precision of the calling thread's products.
+  static MatmulPrecision active() { return current_scope.matmul_precision; }
+  /// True unless they are in f32.
+  static bool is_lower() { return active() != MatmulPrecision::highest; }
 };
 
 /// Converts a bfloat16, the upper half of an f32, exactly.

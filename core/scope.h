@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 
@@ -7,6 +8,7 @@ namespace heed {
 
 class GradientWatch;
 class LoopRunner;
+enum class MatmulPrecision : std::uint8_t;
 class NotedLeaves;
 class Tensor;
 
@@ -15,7 +17,7 @@ struct Scope {
   bool recording = true;                      ///< ops record their gradient (RecordingScope)
   bool compose_only = false;                  ///< see ComposeOnly
   bool shapes_only = false;                   ///< see ShapesOnly
-  bool bf16_products = false;                 ///< see Bf16Products
+  MatmulPrecision matmul_precision{};         ///< see WithMatmulPrecision
   const Tensor* expected_gradient = nullptr;  ///< see ExpectedGradient; null: 1
   // Not handed on to tasks:
   bool inside_task = false;                 ///< of the pool
@@ -26,7 +28,7 @@ struct Scope {
 
   /// The scope of a task in a loop of this one.
   Scope in_task() const {
-    return {recording, compose_only, shapes_only, bf16_products, expected_gradient, true};
+    return {recording, compose_only, shapes_only, matmul_precision, expected_gradient, true};
   }
 };
 

@@ -227,11 +227,12 @@ TrainerState parse_trainer_state(std::string_view text, std::string_view source,
                               parse_state);
 }
 
-std::string platform_name(Device device) {
+std::string platform_name(Device device, Precision precision) {
   if (device.type != DeviceType::cpu) return device_platform(device);
   const CpuInfo cpu = cpu_info();
+  const std::string lower = matmul_instructions(matmul_precision_in(precision));
   return concat_text(cpu.own_products ? "own products" : "OpenBLAS " + blas_core_name(), ", ",
-                     cpu.simd_target);
+                     cpu.simd_target, lower.empty() ? "" : ", ", lower);
 }
 
 void save_checkpoint(RunFolder& folder, const TrainingParts& parts, TrainerState& state, bool as_best) {

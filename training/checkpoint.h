@@ -98,9 +98,9 @@ std::string trainer_state_text(const TrainerState& state);
 /// not write the text or, with `verify`, if it was changed since.
 TrainerState parse_trainer_state(std::string_view text, std::string_view source, bool verify = true);
 
-/// Returns the f32 matrix-product library and the instruction set of the kernels, such as "own
-/// products, AVX2". On another platform the last bits of results may differ.
-std::string platform_name(Device device);
+/// Returns what computes in this precision: the matrix-product library and the instruction set of the
+/// kernels, such as "own products, AVX3, AMX". On another platform the last bits of results may differ.
+std::string platform_name(Device device, Precision precision = Precision::f32);
 
 /// The parts that a checkpoint saves and restores; `average` may be null.
 struct TrainingParts {

@@ -48,7 +48,7 @@ class NewtonSchulz {
 
   Tensor operator()(Tensor y, std::int64_t iterations) const {
     const auto [narrow, wide] = std::minmax({y.size(-2), y.size(-1)});
-    if (!is_half(y.dtype()) && !Bf16Products::active() && 2 * wide > 3 * narrow)
+    if (!is_half(y.dtype()) && !WithMatmulPrecision::is_lower() && 2 * wide > 3 * narrow)
       return times(product_of_factors(gram_matrix(y), iterations), y);
     for (std::int64_t i = 0; i < iterations; ++i) y = times(newton_factor(gram_matrix(y)), y);
     return y;
@@ -158,14 +158,13 @@ Tensor orthogonalised(const Tensor& x, std::int64_t iterations) {
   return x.count() == 0 ? x.detach() : orthogonalised_in(x.detach(), iterations, x.dtype());
 }
 
-void muon(const OptimizerStep& step, const MuonOptions& options, DType products) {
+void muon(const OptimizerStep& step, const MuonOptions& options, const MuonProducts& products) {
   const NoGrad no_grad;
   const Tensor& first = step.parameters[0];
   const bool on_cpu = first.device().type == DeviceType::cpu;
   if (on_cpu && step.skip.defined() && step.skip.item() != 0) return;
-  const bool lower = first.dtype() == DType::f32 && products != DType::f32;
-  const DType dtype = lower && !on_cpu ? products : first.dtype();
-  const Bf16Products rounded(lower && on_cpu && Bf16Products::available());
+  const DType dtype = first.dtype() == DType::f32 && !on_cpu ? products.on_gpu : first.dtype();
+  const WithMatmulPrecision precision(on_cpu ? products.on_cpu : MatmulPrecision::highest);
 
   std::map<std::pair<std::int64_t, std::int64_t>, Alike> open;
   for (std::size_t i = 0; i < step.parameters.size(); ++i) {

@@ -4,6 +4,7 @@
 
 #include "heed/base/setting.h"
 #include "heed/core/backend.h"
+#include "heed/core/low_precision.h"
 #include "heed/core/tensor.h"
 
 namespace heed {
@@ -41,6 +42,12 @@ void for_each_setting(auto&& visit, MuonOptions& options) {
         "muon: learning rate of the matrices, as a multiple of the schedule's");
 }
 
+/// The precision of products for f32 weights: on a GPU their type.
+struct MuonProducts {
+  DType on_gpu = DType::f32;
+  MatmulPrecision on_cpu = MatmulPrecision::highest;
+};
+
 /// Returns an approximation of the nearest semi-orthogonal matrices to x [..., rows, columns]: all
 /// singular values end between about 0.7 and 1.2 (Jordan 2024). A matrix U S V' becomes U f(S) V',
 /// where f(s) applies 3.4445 s - 4.775 s^3 + 2.0315 s^5 `iterations` times, starting from s /
@@ -51,6 +58,6 @@ Tensor orthogonalised(const Tensor& x, std::int64_t iterations = 5);
 /// Updates matrices and their first moments. `step` is as for Adam with decoupled decay, without
 /// second moments; its learning_rate applies to the matrices. `products`: see
 /// Optimizer::compute_in(). For Optimizer, which marks the weights as overwritten.
-void muon(const OptimizerStep& step, const MuonOptions& options, DType products);
+void muon(const OptimizerStep& step, const MuonOptions& options, const MuonProducts& products);
 
 }  // namespace heed

@@ -146,10 +146,9 @@ class Optimizer {
   /// One update. Every gradient is multiplied by `gradient_scale` (one element, may be undefined).
   /// If `skip` (i32, one element, may be undefined) is not 0, weights and moments do not change.
   void step(double learning_rate, const Tensor& gradient_scale = {}, const Tensor& skip = {});
-  /// Sets the type of Muon's matrix products for f32 weights: f32, the default, or the type that
-  /// the model computes in (dtype_in(Precision)). A CPU without bf16 instructions
-  /// (Bf16Products::available()) uses f32 in any case.
-  void compute_in(DType dtype) { products_ = dtype; }
+  /// Sets the precision of Muon's matrix products for f32 weights, f32 by default: on a GPU their type,
+  /// and on the CPU their MatmulPrecision.
+  void compute_in(DType on_gpu, MatmulPrecision on_cpu) { products_ = {on_gpu, on_cpu}; }
   /// Forgets all gradients.
   void zero_gradients();
   std::int64_t steps() const { return steps_; }
@@ -183,8 +182,8 @@ class Optimizer {
   // Empty if the kind has none; undefined for parameters that other processes own.
   std::vector<Tensor> first_moment_, second_moment_;
   std::int64_t steps_ = 0;
-  DType products_ = DType::f32;  // of muon
-  Tensor clip_;                  // gradient scale for the next step; undefined: none
+  MuonProducts products_;
+  Tensor clip_;  // gradient scale for the next step; undefined: none
 };
 
 /// An exponential moving average of the weights, a = d a + (1 - d) w after each step, which often

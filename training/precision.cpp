@@ -9,8 +9,12 @@
 
 namespace heed {
 
-constexpr NameTable<Precision, 3> precisions{
-    "precision", {{{"f32", Precision::f32}, {"f16", Precision::f16}, {"bf16", Precision::bf16}}}};
+constexpr NameTable<Precision, 5> precisions{"precision",
+                                             {{{"f32", Precision::f32},
+                                               {"high", Precision::high},
+                                               {"medium", Precision::medium},
+                                               {"f16", Precision::f16},
+                                               {"bf16", Precision::bf16}}}};
 
 /// Scales tensors on a device with half types.
 static void scale_all(const std::vector<Tensor>& x, const Tensor& factor, bool add,
@@ -35,20 +39,42 @@ Precision precision_from_name(std::string_view name) {
 }
 
 DType dtype_in(Precision precision) {
-  if (precision == Precision::f32) return DType::f32;
-  return precision == Precision::f16 ? DType::f16 : DType::bf16;
+  switch (precision) {
+    case Precision::f16:
+      return DType::f16;
+    case Precision::bf16:
+      return DType::bf16;
+    default:
+      return DType::f32;
+  }
+}
+
+MatmulPrecision matmul_precision_in(Precision precision) {
+  switch (precision) {
+    case Precision::high:
+      return MatmulPrecision::high;
+    case Precision::medium:
+    case Precision::bf16:
+      return MatmulPrecision::medium;
+    default:
+      return MatmulPrecision::highest;
+  }
 }
 
 void check_precision(Precision precision, Device device) {
-  if (precision == Precision::f32 || device.type != DeviceType::cpu) return;
-  check(precision == Precision::bf16, "precision ", name_of(precision),
+  check(precision != Precision::f16 || device.type != DeviceType::cpu, "precision ", name_of(precision),
         " needs a Vulkan device: the CPU computes in f32, with optional bf16 matrix products");
 }
 
 std::string precision_remark(Precision precision, Device device) {
-  if (precision != Precision::bf16 || device.type != DeviceType::cpu || Bf16Products::available()) return {};
-  return "this processor has no bf16 instructions (AVX-512 BF16), so products work on rounded copies: "
-         "precision f32 is faster here";
+  const bool on_cpu = device.type == DeviceType::cpu;
+  if (on_cpu ? is_fast(matmul_precision_in(precision))
+             : precision != Precision::high && precision != Precision::medium)
+    return {};
+  return concat_text("precision ", name_of(precision), " is f32 here: ",
+                     on_cpu ? "this processor multiplies no faster in bf16 (Intel's AMX does, and for bf16 "
+                              "AVX-512 BF16 on AMD's processors)"
+                            : "on a GPU use bf16 or f16");
 }
 
 LowerPrecision::LowerPrecision(const std::vector<NamedTensor>& parameters, Precision precision) {
@@ -57,8 +83,9 @@ LowerPrecision::LowerPrecision(const std::vector<NamedTensor>& parameters, Preci
   std::vector<Tensor> weights, copies;
   for (const NamedTensor& named : parameters) {
     check_precision(precision, named.tensor->device());
-    if (named.tensor->device().type == DeviceType::cpu && !products_) products_.emplace();
-    if (products_ || named.tensor->dtype() != DType::f32) continue;
+    const bool on_cpu = named.tensor->device().type == DeviceType::cpu;
+    if (on_cpu && !products_) products_.emplace(matmul_precision_in(precision));
+    if (on_cpu || half == DType::f32 || named.tensor->dtype() != DType::f32) continue;
     const Tensor weight = contiguous(named.tensor->detach());
     replaced_.push_back({named.tensor, *named.tensor});
     weights.push_back(weight);
@@ -167,7 +194,7 @@ void Autocast::step(Optimizer& optimizer, double learning_rate) {
     loss_scale_->update(GradientNorm(optimizer.parameters()).norm());
     skip = loss_scale_->skip();
   }
-  optimizer.compute_in(dtype_in(precision_));
+  optimizer.compute_in(dtype_in(precision_), matmul_precision_in(precision_));
   optimizer.step(learning_rate, {}, skip);
   optimizer.zero_gradients();
 }

@@ -13,11 +13,12 @@
 
 namespace heed {
 
-/// The type a model computes in while it trains; its weights stay f32. On the CPU, bf16 only
-/// affects matrix products (Bf16Products), and f16 is not available.
-enum class Precision { f32, f16, bf16 };
+/// How a model computes while it trains; its weights stay f32. On a GPU, f16 and bf16 are the type of all
+/// computations, and high and medium are f32. On the CPU, high and medium are a MatmulPrecision, bf16 is
+/// medium, and f16 is not available.
+enum class Precision { f32, high, medium, f16, bf16 };
 
-/// Returns "f32", "f16", "bf16".
+/// Returns "f32", "high", "medium", "f16", "bf16".
 std::vector<std::string> precision_names();
 std::string_view name_of(Precision precision);
 /// Returns the precision with this name. Throws an Error listing the names if there is none.
@@ -25,16 +26,18 @@ Precision precision_from_name(std::string_view name);
 
 /// Returns the dtype of a precision: f32, f16 or bf16.
 DType dtype_in(Precision precision);
+/// Returns the precision of products on the CPU.
+MatmulPrecision matmul_precision_in(Precision precision);
 
 /// Throws an Error that says what to do if the device does not support the precision.
 void check_precision(Precision precision, Device device);
-/// Returns a remark if the processor computes slowly in this precision; otherwise "".
+/// Returns a remark if the device computes in f32 instead; otherwise "".
 std::string precision_remark(Precision precision, Device device);
 
 /// Replaces the parameters of a model by half-precision copies while it lives, so that all its ops
 /// need half the memory and traffic; its destructor restores the f32 weights (Micikevicius et al.,
 /// "Mixed Precision Training", arXiv 1710.03740, section 3.1). On the CPU the parameters are not
-/// replaced; instead, operands of this thread's matrix products are rounded to bf16.
+/// replaced; instead, this thread's matrix products have the MatmulPrecision.
 class LowerPrecision {
  public:
   /// Throws an Error if the device has no half types (see check_precision). Does nothing with
@@ -54,7 +57,7 @@ class LowerPrecision {
     Tensor weight;  // f32
   };
   std::vector<Replaced> replaced_;
-  std::optional<Bf16Products> products_;  // on the CPU
+  std::optional<WithMatmulPrecision> products_;  // on the CPU
 };
 
 /// The part of a LossScale that a checkpoint stores.
@@ -115,7 +118,7 @@ class Autocast {
   /// Uses parameters that do not belong to a single module.
   Autocast(std::vector<NamedTensor> parameters, Precision precision, const LossScaleState& loss_scale = {});
 
-  /// The type of the model's tensors within backward(): f32 on the CPU, where bf16
+  /// The type of the model's tensors within backward(): f32 on the CPU, where the precision
   /// only affects matrix products.
   DType dtype() const { return dtype_; }
   /// Calls `loss`, which returns a one-element loss, with the model's parameters in the lower type,

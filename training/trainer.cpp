@@ -271,7 +271,7 @@ void Trainer::open(RunFolder* folder) {
   if (folder_) folder_->write_config();
   if (options_.precision != Precision::f32)
     autocast_ = std::make_unique<Autocast>(objective_.model(), options_.precision, state_.loss_scale);
-  optimizer_.compute_in(dtype_in(options_.precision));
+  optimizer_.compute_in(dtype_in(options_.precision), matmul_precision_in(options_.precision));
   watch_->open(folder_, batches_in(objective_, 0));
   if (const std::string remark = precision_remark(options_.precision, device_); !remark.empty())
     watch_->say(remark);
@@ -315,7 +315,7 @@ void Trainer::check_resumed() {
   meter_.restore(state_.losses_since_record, state_.tokens_since_record);
   watch_->say(concat_text("resuming from step ", state_.step, " of ", steps_, " (epoch ", state_.epoch,
                           ", batch ", state_.batch, " of ", batches, ")"));
-  if (const std::string platform = platform_name(device_); platform != state_.platform)
+  if (const std::string platform = platform_name(device_, options_.precision); platform != state_.platform)
     watch_->say(concat_text("the checkpoint was made with ", state_.platform,
                             ", and training continues with ", platform,
                             ": the last bits of results may differ from an uninterrupted run"));
@@ -344,7 +344,7 @@ void Trainer::save(bool as_best) {
   state_.losses_since_record = meter_.sums();
   state_.tokens_since_record = meter_.tokens();
   state_.epoch_batches = batches_in(objective_, state_.epoch);
-  state_.platform = platform_name(device_);
+  state_.platform = platform_name(device_, options_.precision);
   watch_->save();
   const bool only_averages = average_ && !watch_->evaluates();
   save_checkpoint(*folder_, parts(moments), state_, as_best || only_averages);

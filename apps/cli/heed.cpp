@@ -13,6 +13,7 @@
 #include "heed/base/error.h"
 #include "heed/base/file.h"
 #include "heed/core/device.h"
+#include "heed/core/low_precision.h"
 
 namespace heed::programs {
 namespace {
@@ -47,6 +48,8 @@ void print_cpu() {
   print_fact("kernels", cpu.simd_target);
   print_fact("products in f32", cpu.own_products ? "own kernels" : blas_description());
   print_fact("products in f64", blas_description());
+  const std::string lower = matmul_instructions(MatmulPrecision::medium);
+  print_fact("products in bf16", lower.empty() ? "no faster than f32, so not used" : lower);
 }
 
 std::string matrix_hardware_state(Device device) {

@@ -205,8 +205,8 @@ void check_same_data(Ranks& ranks, const std::map<std::string, std::string>& dig
 }
 
 /// Returns a remark if ranks compute with different kernels; otherwise "".
-std::string platform_remark(Ranks& ranks, Device device) {
-  const std::vector<std::string> names = ranks.all_gather(platform_name(device));
+std::string platform_remark(Ranks& ranks, Device device, Precision precision) {
+  const std::vector<std::string> names = ranks.all_gather(platform_name(device, precision));
   for (std::size_t r = 1; r < names.size(); ++r)
     if (names[r] != names[0])
       return concat_text("rank ", r, " computes with ", names[r], " and rank 0 with ", names[0],
@@ -323,7 +323,7 @@ class Training {
     if (ranks_) check_same_settings(*ranks_, entry_, recorded);
     device_ = device_of(settings_, ranks_);
     as_settings_error("", [&] { check_precision(options.precision, device_); });
-    if (ranks_) say({platform_remark(*ranks_, device_)});
+    if (ranks_) say({platform_remark(*ranks_, device_, options.precision)});
     if (is_first_ && request_.resume)
       open_before();
     else if (is_first_)

@@ -310,11 +310,11 @@ inline TileDropout tile_dropout(const AttentionArgs& args, const AttentionPlan& 
 // difference in the last bit gives a different weight: at 1e10 that bit is worth a factor of e^1000.
 
 /// Returns whether to multiply a tile row by row. With few rows, as when the hypotheses of one
-/// sentence attend to its source, a general product would spend its time on packing. Bf16Products
-/// rounds operands, so it needs the general product.
+/// sentence attend to its source, a general product would spend its time on packing. Lower precisions
+/// need the general product.
 inline bool uses_row_products(std::int64_t rows) {
   constexpr std::int64_t few_rows = 8;
-  return rows <= few_rows && !Bf16Products::active();
+  return rows <= few_rows && !WithMatmulPrecision::is_lower();
 }
 
 template <class T>

@@ -1,10 +1,9 @@
-#include "heed/backends/cpu/blas.h"
-
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
-#include <limits>
+#include <cstdlib>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "heed/backends/cpu/gemm.h"
@@ -18,71 +17,69 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // from GCC 12's own header: bug 105593
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
+#include <cpuid.h>
 #include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
-// One AVX-512 BF16 instruction multiplies 16 pairs of bf16 and adds both products to 16 sums, twice the
-// work of a fused multiply-add. So operands are stored as pairs, two neighbours along k in 32 bits:
-//   a: rows of pairs; each is broadcast to a vector;
+// Products of numbers in bf16, with sums in f32, by one of two instructions:
+//   AVX-512 BF16 multiplies 16 pairs of bf16 and adds both products to 16 sums, twice the work of a fused
+//   multiply-add; 14 x 32 sums stay in registers.
+//   AMX multiplies a tile of 16 x 32 bf16 with one of 32 x 16 and adds to 16 x 16 sums, sixteen times that
+//   work; four tiles hold 32 x 32 sums.
+// Both read operands as pairs, two neighbours along k in 32 bits:
+//   a: rows of pairs;
 //   b: panels of 32 columns; for each pair along k two vectors, a pair per column.
-// 14 x 32 sums stay in registers. How a product is cut is as in gemm.cpp. Uses intrinsics, since Highway
-// 1.0.3 does not offer the instruction.
+// Operands are packed to a multiple of 32 along k, with zeros. How a product is cut is as in gemm.cpp. Uses
+// intrinsics, since Highway 1.0.3 does not offer the instructions.
+//
+// With three products of bf16, f32 keeps most of its bits: a number is the sum of its nearest bf16, `high`,
+// and the bf16 nearest to the rest, `low`, which are exact to 2^-17, and
+//     a b = high(a) high(b) + high(a) low(b) + low(a) high(b),
+// without the product of both rests, 2^-18 of it (G. Henry, P. T. P. Tang, A. Heinecke, "Leveraging the
+// bfloat16 artificial intelligence datatype for higher-precision computations", arXiv 1904.06376).
 
 namespace heed {
+
+#if defined(__x86_64__)
 
 namespace cpu {
 namespace {
 
-enum : int { left_slot = 6, right_slot = 7 };  // of thread_scratch
+// Functions compiled for these instructions must only be called where has_bf16() and has_tiles() say so.
+#define HEED_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
+#define HEED_TILES __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16,amx-tile,amx-bf16")))
 
-/// Rounds to the nearest bf16, ties to even; magnitudes below 2^-126 become 0.
-float rounded(float x) {
-  return std::abs(x) < std::numeric_limits<float>::min() ? 0 : bf16_to_float(float_to_bf16(x));
-}
-
-/// Rounds a matrix, into scratch memory without space between rows.
-const float* rounded(int slot, const float* x, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
-  auto* const out = thread_scratch<float>(slot, static_cast<std::size_t>(rows * columns));
-  for (std::int64_t r = 0; r < rows; ++r)
-    std::transform(x + r * stride, x + r * stride + columns, out + r * columns,
-                   [](float each) { return rounded(each); });
-  return out;
-}
-
-}  // namespace
-
-void bf16_gemm_by_rounding(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k,
-                           float alpha, const float* a, std::int64_t lda, const float* b, std::int64_t ldb,
-                           bool add, float* c, std::int64_t ldc) {
-  const std::int64_t a_columns = trans_a ? m : k, b_columns = trans_b ? k : n;
-  const float* const left = rounded(left_slot, a, lda, trans_a ? k : m, a_columns);
-  const float* const right = rounded(right_slot, b, ldb, trans_b ? n : k, b_columns);
-  const Bf16Products exact(false);
-  gemm<float>(trans_a, trans_b, m, n, k, alpha, left, a_columns, right, b_columns, add ? 1 : 0, c, ldc);
-}
-
-}  // namespace cpu
-
-#if defined(__x86_64__)
-
-bool Bf16Products::available() {
+bool has_bf16() {
   static const bool has = __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
                           cpu_info().simd_target.starts_with("AVX3");
   return has;
 }
 
-namespace cpu {
-namespace {
+/// Asks Linux for the tiles, whose 8 KiB of registers a process must request (Documentation/arch/x86/xstate).
+bool has_tiles() {
+  static const bool has = [] {
+    constexpr unsigned tile_instructions = 1u << 24, tile_products = 1u << 22;
+    constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, of xstate
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    const char* const limit = std::getenv("HEED_SIMD");  // names instruction sets without tiles
+    return has_bf16() && !(limit && *limit) && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+           (d & tile_instructions) && (d & tile_products) &&
+           syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+  }();
+  return has;
+}
 
-// Functions compiled for these instructions must only be called if available() is true.
-#define HEED_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
+constexpr int left_slot = 6;  // of thread_scratch
 
-constexpr int lanes = 16, tile_rows = 14, panel_columns = 2 * lanes;
+constexpr int lanes = 16, panel_columns = 2 * lanes;
 constexpr int chunk = 2 * lanes;  // of k: a vector of pairs
 // Packed they take an eighth of a second-level cache of 1 MiB.
-constexpr std::int64_t rows_at_once = 18 * tile_rows;
+constexpr std::int64_t rows_at_once = 256;
 // Distance between packed rows of a; not a power of 2, to avoid cache conflicts.
 constexpr std::int64_t row_pairs = depth_at_once / 2 + lanes;
+constexpr std::int64_t rows_of_pairs = rows_at_once * row_pairs;
 
 using Pairs = std::uint32_t;
 
@@ -90,23 +87,62 @@ __mmask16 first(std::int64_t count) {
   return static_cast<__mmask16>((1u << std::clamp<std::int64_t>(count, 0, lanes)) - 1);
 }
 
+/// Sixteen pairs in bf16: the nearest numbers, and the rests.
+struct Rounded {
+  __m512i high, low;
+};
+
+/// Sixteen numbers as the sum of a bf16 in f32 and a rest. Numbers that would round to infinity are cut off
+/// instead, and so is their rest; that of an infinity is 0.
+struct Split {
+  __m512 kept, rest;
+};
+HEED_BF16 inline Split split(__m512 x, __m256i nearest_bf16) {
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff), infinity = _mm512_set1_epi32(0x7f800000);
+  const __m512i nearest = _mm512_slli_epi32(_mm512_cvtepu16_epi32(nearest_bf16), 16);
+  const __mmask16 overflows = _mm512_cmpeq_epi32_mask(_mm512_and_si512(nearest, magnitude), infinity);
+  const __m512i upper_half = _mm512_set1_epi32(static_cast<int>(0xffff0000));
+  const auto kept = (__m512)_mm512_mask_and_epi32(nearest, overflows, (__m512i)x, upper_half);
+  const __mmask16 finite = _mm512_cmplt_epu32_mask(_mm512_and_si512((__m512i)x, magnitude), infinity);
+  const auto rest = (__m512i)_mm512_maskz_sub_ps(finite, x, kept);
+  return {kept, (__m512)_mm512_mask_and_epi32(rest, overflows, rest, upper_half)};
+}
+
+/// Rounds 32 numbers, `one` and then `other`.
+template <bool Low>
+HEED_BF16 inline Rounded rounded(__m512 one, __m512 other) {
+  const auto high = (__m512i)_mm512_cvtne2ps_pbh(other, one);
+  if constexpr (Low) {
+    const Split first = split(one, _mm512_castsi512_si256(high)),
+                second = split(other, _mm512_extracti64x4_epi64(high, 1));
+    return {(__m512i)_mm512_cvtne2ps_pbh(second.kept, first.kept),
+            (__m512i)_mm512_cvtne2ps_pbh(second.rest, first.rest)};
+  } else {
+    return {high, high};
+  }
+}
+
 /// Loads and rounds up to 32 floats, of which `count` exist (the rest are 0): lane i is the
 /// pair (x[2 i], x[2 i + 1]).
-HEED_BF16 inline __m512i pairs_along(const float* x, std::int64_t count) {
+template <bool Low>
+HEED_BF16 inline Rounded pairs_along(const float* x, std::int64_t count) {
   const __mmask16 low = first(count), high = first(count - lanes);
-  const __m512 more = high ? _mm512_maskz_loadu_ps(high, x + lanes) : _mm512_setzero_ps();
-  return (__m512i)_mm512_cvtne2ps_pbh(more, _mm512_maskz_loadu_ps(low, x));
+  return rounded<Low>(low ? _mm512_maskz_loadu_ps(low, x) : _mm512_setzero_ps(),
+                      high ? _mm512_maskz_loadu_ps(high, x + lanes) : _mm512_setzero_ps());
 }
 
 /// Lane i is the pair (x[i], x[stride + i]). Only `rows` rows and `columns` columns exist; the rest are 0.
-HEED_BF16 inline __m512i pairs_across(const float* x, std::int64_t stride, std::int64_t rows,
+template <bool Low>
+HEED_BF16 inline Rounded pairs_across(const float* x, std::int64_t stride, std::int64_t rows,
                                       std::int64_t columns) {
   const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7,
                                          22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
   const __mmask16 mask = first(columns);
-  const __m512 one = rows > 0 && mask ? _mm512_maskz_loadu_ps(mask, x) : _mm512_setzero_ps();
-  const __m512 other = rows > 1 && mask ? _mm512_maskz_loadu_ps(mask, x + stride) : _mm512_setzero_ps();
-  return _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(other, one));
+  const Rounded all =
+      rounded<Low>(rows > 0 && mask ? _mm512_maskz_loadu_ps(mask, x) : _mm512_setzero_ps(),
+                   rows > 1 && mask ? _mm512_maskz_loadu_ps(mask, x + stride) : _mm512_setzero_ps());
+  return {_mm512_permutexvar_epi16(order, all.high),
+          Low ? _mm512_permutexvar_epi16(order, all.low) : all.low};
 }
 
 /// Transposes 16 x 16 elements of 32 bits: in 2 x 2 blocks first of elements, then of pairs,
@@ -135,145 +171,368 @@ HEED_BF16 inline void transpose(__m512i (&x)[lanes]) {
   }
 }
 
-/// Packs `rows` x `depth` floats, stored by rows, into rows of pairs.
-HEED_BF16 void pack_rows(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth,
-                         Pairs* out) {
-  for (std::int64_t r = 0; r < rows; ++r, x += stride, out += row_pairs)
-    for (std::int64_t k = 0; k < depth; k += chunk)
-      _mm512_storeu_si512(out + k / 2, pairs_along(x + k, depth - k));
+/// Transposes 16 vectors of pairs and stores the first `count`, `stride` apart: the high parts at `out`, the
+/// low ones `between` further on.
+template <bool Low>
+HEED_BF16 inline void store_transposed(const Rounded (&rows)[lanes], std::int64_t count, Pairs* out,
+                                       std::int64_t stride, std::int64_t between) {
+  __m512i block[lanes];
+  for (int part = 0; part <= static_cast<int>(Low); ++part, out += between) {
+    for (int i = 0; i < lanes; ++i) block[i] = part == 0 ? rows[i].high : rows[i].low;
+    transpose(block);
+    for (std::int64_t i = 0; i < count; ++i) _mm512_storeu_si512(out + i * stride, block[i]);
+  }
 }
 
-/// Packs `rows` x `depth` floats, stored by columns, into rows of pairs.
-HEED_BF16 void pack_turned_rows(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth,
-                                Pairs* out) {
-  for (std::int64_t r = 0; r < rows; r += lanes) {
+/// Packs `rows` x `depth` floats, stored by rows, into rows of pairs; the low parts follow the high ones.
+template <bool Low>
+HEED_BF16 void pack_rows(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth,
+                         Pairs* out) {
+  for (std::int64_t r = 0; r < rows; ++r, x += stride, out += row_pairs) {
     for (std::int64_t k = 0; k < depth; k += chunk) {
-      __m512i block[lanes];
-      for (int i = 0; i < lanes; ++i)
-        block[i] = pairs_across(x + (k + 2 * i) * stride + r, stride, depth - k - 2 * i, rows - r);
-      transpose(block);
-      const std::int64_t count = std::min<std::int64_t>(lanes, rows - r);
-      for (std::int64_t i = 0; i < count; ++i)
-        _mm512_storeu_si512(out + (r + i) * row_pairs + k / 2, block[i]);
+      const Rounded pairs = pairs_along<Low>(x + k, depth - k);
+      _mm512_storeu_si512(out + k / 2, pairs.high);
+      if constexpr (Low) _mm512_storeu_si512(out + rows_of_pairs + k / 2, pairs.low);
     }
   }
 }
 
-/// Packs `depth` x `columns` floats, stored by rows, into a panel.
+/// Packs `rows` x `depth` floats, stored by columns, into rows of pairs.
+template <bool Low>
+HEED_BF16 void pack_turned_rows(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth,
+                                Pairs* out) {
+  for (std::int64_t k = 0; k < depth; k += chunk) {
+    for (std::int64_t r = 0; r < rows; r += lanes) {  // along the rows of memory
+      Rounded block[lanes];
+      for (int i = 0; i < lanes; ++i)
+        block[i] = pairs_across<Low>(x + (k + 2 * i) * stride + r, stride, depth - k - 2 * i, rows - r);
+      store_transposed<Low>(block, std::min<std::int64_t>(lanes, rows - r), out + r * row_pairs + k / 2,
+                            row_pairs, rows_of_pairs);
+    }
+  }
+}
+
+/// The pairs of a panel, with zeros up to a whole chunk.
+constexpr std::int64_t panel_pairs(std::int64_t depth) {
+  return ceil_div(depth, chunk) * chunk / 2 * panel_columns;
+}
+
+/// Packs `depth` x `columns` floats, stored by rows, into a panel; the low parts follow the high ones.
+template <bool Low>
 HEED_BF16 void pack_panel(const float* x, std::int64_t stride, std::int64_t depth, std::int64_t columns,
                           Pairs* out) {
-  for (std::int64_t k = 0; k < depth; k += 2, x += 2 * stride, out += panel_columns) {
-    _mm512_store_si512(out, pairs_across(x, stride, depth - k, columns));
-    _mm512_store_si512(out + lanes, pairs_across(x + lanes, stride, depth - k, columns - lanes));
+  const std::int64_t between = panel_pairs(depth);
+  for (Pairs* const end = out + between; out < end; depth -= 2, x += 2 * stride, out += panel_columns) {
+    for (int v = 0; v < panel_columns; v += lanes) {
+      const Rounded pairs = pairs_across<Low>(x + v, stride, depth, columns - v);
+      _mm512_store_si512(out + v, pairs.high);
+      if constexpr (Low) _mm512_store_si512(out + between + v, pairs.low);
+    }
   }
 }
 
 /// Packs `depth` x `columns` floats, stored by columns, into a panel.
+template <bool Low>
 HEED_BF16 void pack_turned_panel(const float* x, std::int64_t stride, std::int64_t depth,
                                  std::int64_t columns, Pairs* out) {
   for (std::int64_t c = 0; c < panel_columns; c += lanes) {
     for (std::int64_t k = 0; k < depth; k += chunk) {
-      __m512i block[lanes];
+      Rounded block[lanes];
       for (int i = 0; i < lanes; ++i)
-        block[i] =
-            c + i < columns ? pairs_along(x + (c + i) * stride + k, depth - k) : _mm512_setzero_si512();
-      transpose(block);
-      const std::int64_t count = std::min<std::int64_t>(lanes, ceil_div(depth - k, 2));
-      for (std::int64_t i = 0; i < count; ++i)
-        _mm512_store_si512(out + (k / 2 + i) * panel_columns + c, block[i]);
+        block[i] = pairs_along<Low>(x + (c + i) * stride + k, c + i < columns ? depth - k : 0);
+      store_transposed<Low>(block, lanes, out + k / 2 * panel_columns + c, panel_columns, panel_pairs(depth));
     }
   }
 }
 
-/// c = alpha a b + base for Rows rows and Vectors vectors of columns; `last` masks the last vector.
+template <bool Low>
+void pack_panels(const MatrixView& b, std::int64_t depth, std::int64_t columns, float* panels) {
+  auto* pairs = reinterpret_cast<Pairs*>(panels);
+  for (std::int64_t j = 0; j < columns; j += panel_columns, pairs += 2 * panel_pairs(depth)) {
+    const std::int64_t width = std::min<std::int64_t>(panel_columns, columns - j);
+    b.transposed ? pack_turned_panel<Low>(b.at(0, j), b.leading, depth, width, pairs)
+                 : pack_panel<Low>(b.at(0, j), b.leading, depth, width, pairs);
+  }
+}
+
+/// A packed block of a, a packed panel of b, and the part of c that their product belongs to.
+struct Block {
+  const Pairs* a;
+  const Pairs* b;
+  std::int64_t depth, rows, columns;
+  float alpha;
+  Base base;
+  float* c;
+  std::int64_t stride;
+};
+
+/// Writes `vectors` vectors of a row of c, the last with `last` lanes.
+HEED_BF16 inline void store_row(const Block& block, std::int64_t row, int vector, __m512 sum) {
+  const __mmask16 mask = first(block.columns - vector * lanes);
+  sum = _mm512_mul_ps(sum, _mm512_set1_ps(block.alpha));
+  if (block.base.data)
+    sum = _mm512_add_ps(
+        sum, _mm512_maskz_loadu_ps(mask, block.base.data + row * block.base.stride + vector * lanes));
+  _mm512_mask_storeu_ps(block.c + row * block.stride + vector * lanes, mask, sum);
+}
+
+// --- AVX-512 BF16 ---
+
+constexpr int tile_rows = 14;
+
 template <int Rows, int Vectors>
-HEED_BF16 void multiply_tile(const Pairs* a, const Pairs* b, std::int64_t pairs, float alpha, Base base,
-                             float* c, std::int64_t stride, __mmask16 last) {
+HEED_BF16 void multiply_rows(const Block& block) {
   __m512 sums[Rows][Vectors];
   for (int r = 0; r < Rows; ++r)
     for (int v = 0; v < Vectors; ++v) sums[r][v] = _mm512_setzero_ps();
-  for (std::int64_t p = 0; p < pairs; ++p, b += panel_columns) {
+  const Pairs* b = block.b;
+  for (std::int64_t p = 0; p < ceil_div(block.depth, 2); ++p, b += panel_columns) {
     __m512i columns[Vectors];
     for (int v = 0; v < Vectors; ++v) columns[v] = _mm512_load_si512(b + v * lanes);
     for (int r = 0; r < Rows; ++r) {
-      const __m512i row = _mm512_set1_epi32(static_cast<int>(a[r * row_pairs + p]));
+      const __m512i row = _mm512_set1_epi32(static_cast<int>(block.a[r * row_pairs + p]));
       for (int v = 0; v < Vectors; ++v)
         sums[r][v] = _mm512_dpbf16_ps(sums[r][v], (__m512bh)row, (__m512bh)columns[v]);
     }
   }
-  for (int r = 0; r < Rows; ++r, c += stride) {
-    for (int v = 0; v < Vectors; ++v) {
-      const __mmask16 mask = v + 1 == Vectors ? last : first(lanes);
-      __m512 sum = _mm512_mul_ps(sums[r][v], _mm512_set1_ps(alpha));
-      if (base.data)
-        sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, base.data + r * base.stride + v * lanes));
-      _mm512_mask_storeu_ps(c + v * lanes, mask, sum);
-    }
-  }
+  for (int r = 0; r < Rows; ++r)
+    for (int v = 0; v < Vectors; ++v) store_row(block, r, v, sums[r][v]);
 }
 
-using TileFunction = decltype(&multiply_tile<1, 1>);
+using BlockFunction = void (*)(const Block& block);
 
 template <int Vectors, int... Rows>
-constexpr std::array<TileFunction, tile_rows> tile_functions(std::integer_sequence<int, Rows...>) {
-  return {multiply_tile<Rows + 1, Vectors>...};
+constexpr std::array<BlockFunction, tile_rows> row_functions(std::integer_sequence<int, Rows...>) {
+  return {multiply_rows<Rows + 1, Vectors>...};
 }
 
 /// Functions for 1 to 14 rows and one or two vectors.
-constexpr std::array<std::array<TileFunction, tile_rows>, 2> tiles{
-    tile_functions<1>(std::make_integer_sequence<int, tile_rows>()),
-    tile_functions<2>(std::make_integer_sequence<int, tile_rows>())};
+constexpr std::array<std::array<BlockFunction, tile_rows>, 2> functions{
+    row_functions<1>(std::make_integer_sequence<int, tile_rows>()),
+    row_functions<2>(std::make_integer_sequence<int, tile_rows>())};
 
-void pack_panels(const MatrixView& b, std::int64_t depth, std::int64_t columns, float* panels) {
-  for (std::int64_t j = 0; j < columns; j += panel_columns, panels += depth * panel_columns) {
-    const std::int64_t width = std::min<std::int64_t>(panel_columns, columns - j);
-    auto* const pairs = reinterpret_cast<Pairs*>(panels);
-    b.transposed ? pack_turned_panel(b.at(0, j), b.leading, depth, width, pairs)
-                 : pack_panel(b.at(0, j), b.leading, depth, width, pairs);
+/// The products of all blocks of a and panels of b.
+struct VectorProducts {
+  static constexpr bool has_low = false;
+  static constexpr int block_rows = tile_rows;
+
+  static void multiply(const Block& block) {
+    functions[block.columns > lanes][static_cast<std::size_t>(block.rows - 1)](block);
   }
+};
+
+// --- AMX ---
+
+/// 16 rows of 64 bytes in each of the eight tiles. The ends of matrices are computed with what lies behind
+/// them, which changes no sum that is stored: rows of a and columns of b do not mix.
+struct alignas(64) TileShapes {
+  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+constexpr TileShapes tile_shapes;
+
+// Tiles 0 to 3 are the quarters of 32 x 32 sums, 4 and 5 the upper and lower half of a, 6 and 7 the left and
+// right half of b. Halves that do not exist are left out.
+template <int Halves>
+HEED_TILES inline void load_left(const Pairs* a) {
+  _tile_loadd(4, a, row_pairs * sizeof(Pairs));
+  if constexpr (Halves == 2) _tile_loadd(5, a + lanes * row_pairs, row_pairs * sizeof(Pairs));
+}
+template <int Halves>
+HEED_TILES inline void load_right(const Pairs* b) {
+  _tile_loadd(6, b, panel_columns * sizeof(Pairs));
+  if constexpr (Halves == 2) _tile_loadd(7, b + lanes, panel_columns * sizeof(Pairs));
+}
+template <int Down, int Across>
+HEED_TILES inline void multiply_halves() {
+  _tile_dpbf16ps(0, 4, 6);
+  if constexpr (Across == 2) _tile_dpbf16ps(1, 4, 7);
+  if constexpr (Down == 2) _tile_dpbf16ps(2, 5, 6);
+  if constexpr (Down == 2 && Across == 2) _tile_dpbf16ps(3, 5, 7);
 }
 
-void multiply_panels(const MatrixView& a, const float* panels, std::int64_t m, std::int64_t n,
-                     std::int64_t depth, float alpha, const Base& base, float* c, std::int64_t stride) {
-  auto* const rows =
-      thread_scratch<Pairs>(left_slot, static_cast<std::size_t>(std::min(m, rows_at_once) * row_pairs));
-  for (std::int64_t i = 0; i < m; i += rows_at_once) {
-    const std::int64_t height = std::min(rows_at_once, m - i);
-    a.transposed ? pack_turned_rows(a.at(i, 0), a.leading, height, depth, rows)
-                 : pack_rows(a.at(i, 0), a.leading, height, depth, rows);
-    for (std::int64_t j = 0; j < n; j += panel_columns) {
-      const std::int64_t width = std::min<std::int64_t>(panel_columns, n - j);
-      const auto* const panel = reinterpret_cast<const Pairs*>(panels + j * depth);
-      const auto& of_width = tiles[width > lanes];
-      const __mmask16 last = first(width > lanes ? width - lanes : width);
-      for (std::int64_t r = 0; r < height; r += tile_rows) {
-        const auto count = static_cast<std::size_t>(std::min<std::int64_t>(tile_rows, height - r));
-        of_width[count - 1](rows + r * row_pairs, panel, ceil_div(depth, 2), alpha, base.at(i + r, j),
-                            c + (i + r) * stride + j, stride, last);
+template <bool Low, int Down, int Across>
+HEED_TILES void multiply_tiles(const Block& block, float* sums) {
+  constexpr int sum_bytes = panel_columns * sizeof(float);
+  _tile_zero(0);
+  if constexpr (Across == 2) _tile_zero(1);
+  if constexpr (Down == 2) _tile_zero(2);
+  if constexpr (Down == 2 && Across == 2) _tile_zero(3);
+  const Pairs *a = block.a, *b = block.b;
+  const std::int64_t low = panel_pairs(block.depth);
+  for (std::int64_t k = 0; k < block.depth; k += chunk, a += chunk / 2, b += chunk / 2 * panel_columns) {
+    load_right<Across>(b);
+    if constexpr (Low) {  // the small terms first
+      load_left<Down>(a + rows_of_pairs);
+      multiply_halves<Down, Across>();
+    }
+    load_left<Down>(a);
+    multiply_halves<Down, Across>();
+    if constexpr (Low) {
+      load_right<Across>(b + low);
+      multiply_halves<Down, Across>();
+    }
+  }
+  _tile_stored(0, sums, sum_bytes);
+  if constexpr (Across == 2) _tile_stored(1, sums + lanes, sum_bytes);
+  if constexpr (Down == 2) _tile_stored(2, sums + lanes * panel_columns, sum_bytes);
+  if constexpr (Down == 2 && Across == 2) _tile_stored(3, sums + lanes * (panel_columns + 1), sum_bytes);
+}
+
+float part(const Pairs* pairs, std::int64_t k) {
+  return bf16_to_float(static_cast<std::uint16_t>(pairs[0] >> (k % 2 * 16)));
+}
+
+/// The sum of an element in f32, where the parts of an infinity, or of numbers near the largest, have made
+/// a NaN.
+float sum_again(const Block& block, std::int64_t row, std::int64_t column) {
+  float sum = 0;
+  const std::int64_t low = panel_pairs(block.depth);
+  for (std::int64_t k = 0; k < block.depth; ++k) {
+    const Pairs* const a = block.a + row * row_pairs + k / 2;
+    const Pairs* const b = block.b + k / 2 * panel_columns + column;
+    sum += (part(a, k) + part(a + rows_of_pairs, k)) * (part(b, k) + part(b + low, k));
+  }
+  return sum;
+}
+
+template <bool Low>
+struct TileProducts {
+  static constexpr bool has_low = Low;
+  static constexpr int block_rows = 2 * lanes;
+
+  HEED_TILES static void multiply(const Block& block) {
+    alignas(64) float sums[block_rows * panel_columns];
+    const bool down = block.rows > lanes, across = block.columns > lanes;
+    const auto tiles = down ? (across ? multiply_tiles<Low, 2, 2> : multiply_tiles<Low, 2, 1>)
+                            : (across ? multiply_tiles<Low, 1, 2> : multiply_tiles<Low, 1, 1>);
+    tiles(block, sums);
+    for (std::int64_t r = 0; r < block.rows; ++r) {
+      for (int v = 0; v <= static_cast<int>(across); ++v) {
+        float* const at = sums + r * panel_columns + v * lanes;
+        __m512 sum = _mm512_load_ps(at);
+        if constexpr (Low) {
+          unsigned nan = _mm512_mask_cmp_ps_mask(first(block.columns - v * lanes), sum, sum, _CMP_UNORD_Q);
+          for (; nan; nan &= nan - 1) {
+            const int lane = __builtin_ctz(nan);
+            at[lane] = sum_again(block, r, v * lanes + lane);
+          }
+          sum = _mm512_load_ps(at);
+        }
+        store_row(block, r, v, sum);
       }
     }
   }
+};
+
+// --- all blocks ---
+
+template <class Products>
+void multiply_panels(const MatrixView& a, const float* panels, std::int64_t m, std::int64_t n,
+                     std::int64_t depth, float alpha, const Base& base, float* c, std::int64_t stride) {
+  constexpr bool low = Products::has_low;
+  auto* const rows = thread_scratch<Pairs>(left_slot, static_cast<std::size_t>((1 + low) * rows_of_pairs));
+  constexpr std::int64_t most_rows = rows_at_once / Products::block_rows * Products::block_rows;
+  for (std::int64_t i = 0; i < m; i += most_rows) {
+    const std::int64_t height = std::min(most_rows, m - i);
+    a.transposed ? pack_turned_rows<low>(a.at(i, 0), a.leading, height, depth, rows)
+                 : pack_rows<low>(a.at(i, 0), a.leading, height, depth, rows);
+    for (std::int64_t j = 0; j < n; j += panel_columns) {
+      const auto* const panel =
+          reinterpret_cast<const Pairs*>(panels) + j / panel_columns * 2 * panel_pairs(depth);
+      for (std::int64_t r = 0; r < height; r += Products::block_rows)
+        Products::multiply({rows + r * row_pairs, panel, depth,
+                            std::min<std::int64_t>(Products::block_rows, height - r),
+                            std::min<std::int64_t>(panel_columns, n - j), alpha, base.at(i + r, j),
+                            c + (i + r) * stride + j, stride});
+    }
+  }
+}
+
+template <bool Low>
+HEED_TILES void multiply_in_tiles(const MatrixView& a, const float* panels, std::int64_t m, std::int64_t n,
+                                  std::int64_t depth, float alpha, const Base& base, float* c,
+                                  std::int64_t stride) {
+  _tile_loadconfig(&tile_shapes);
+  multiply_panels<TileProducts<Low>>(a, panels, m, n, depth, alpha, base, c, stride);
+  _tile_release();
 }
 
 }  // namespace
 
-ProductKernel bf16_kernel() {
-  check(Bf16Products::available(), "this processor has no instructions for bf16");
-  return {panel_columns, pack_panels, multiply_panels};
+std::optional<ProductKernel> bf16_kernel(Bf16Kernel kind) {
+  constexpr double gigaflops_of_vectors = 300, gigaflops_of_tiles = 1200, gigaflops_of_split = 400;
+  switch (kind) {
+    case Bf16Kernel::vectors:
+      if (!has_bf16()) return {};
+      return ProductKernel{panel_columns, chunk, 1 / gigaflops_of_vectors, pack_panels<false>,
+                           multiply_panels<VectorProducts>};
+    case Bf16Kernel::tiles:
+      if (!has_tiles()) return {};
+      return ProductKernel{panel_columns, chunk, 1 / gigaflops_of_tiles, pack_panels<false>,
+                           multiply_in_tiles<false>};
+    case Bf16Kernel::split_tiles:
+      if (!has_tiles()) return {};
+      return ProductKernel{panel_columns, chunk, 1 / gigaflops_of_split, pack_panels<true>,
+                           multiply_in_tiles<true>};
+  }
+  fail("there is no such kernel");
+}
+
+/// On Intel's processors AVX-512 BF16 takes longer than f32; on AMD's it takes about half the time.
+static bool vectors_pay() {
+  return __builtin_cpu_is("amd");
 }
 
 }  // namespace cpu
 
 #else
 
-bool Bf16Products::available() {
+namespace cpu {
+
+std::optional<ProductKernel> bf16_kernel(Bf16Kernel) {
+  return {};
+}
+
+static bool vectors_pay() {
   return false;
 }
 
-cpu::ProductKernel cpu::bf16_kernel() {
-  fail("this processor has no instructions for bf16");
-}
+}  // namespace cpu
 
 #endif
+
+bool is_fast(MatmulPrecision precision) {
+  switch (precision) {
+    case MatmulPrecision::highest:
+      return true;
+    case MatmulPrecision::high:
+      return cpu::bf16_kernel(cpu::Bf16Kernel::split_tiles).has_value();
+    case MatmulPrecision::medium:
+      return cpu::bf16_kernel(cpu::Bf16Kernel::tiles).has_value() ||
+             (cpu::vectors_pay() && cpu::bf16_kernel(cpu::Bf16Kernel::vectors).has_value());
+  }
+  fail("there is no such precision");
+}
+
+std::string matmul_instructions(MatmulPrecision precision) {
+  if (precision == MatmulPrecision::highest || !is_fast(precision)) return {};
+  return cpu::bf16_kernel(cpu::Bf16Kernel::tiles) ? "AMX" : "AVX-512 BF16";
+}
+
+cpu::ProductKernel cpu::product_kernel() {
+  switch (WithMatmulPrecision::active()) {
+    case MatmulPrecision::highest:
+      return f32_kernel();
+    case MatmulPrecision::high:
+      return *bf16_kernel(Bf16Kernel::split_tiles);
+    case MatmulPrecision::medium: {
+      const std::optional<ProductKernel> tiles = bf16_kernel(Bf16Kernel::tiles);
+      return tiles ? *tiles : *bf16_kernel(Bf16Kernel::vectors);
+    }
+  }
+  fail("there is no such precision");
+}
 
 }  // namespace heed

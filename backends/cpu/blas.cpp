@@ -233,12 +233,9 @@ template <class T>
 void gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const T* a,
           std::int64_t lda, const T* b, std::int64_t ldb, T beta, T* c, std::int64_t ldc) {
   if constexpr (std::is_same_v<T, float>) {
-    const bool rounded = Bf16Products::active();
-    if (rounded && !Bf16Products::available())
-      return bf16_gemm_by_rounding(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta != 0, c, ldc);
-    if (rounded || own_products())
-      return own_gemm(rounded ? bf16_kernel() : f32_kernel(), {a, lda, trans_a}, {b, ldb, trans_b}, m, n, k,
-                      alpha, beta != 0, c, ldc);
+    if (WithMatmulPrecision::is_lower() || own_products())
+      return own_gemm(product_kernel(), {a, lda, trans_a}, {b, ldb, trans_b}, m, n, k, alpha, beta != 0, c,
+                      ldc);
   }
   const OpenBlas& blas = openblas();
   const CBLAS_TRANSPOSE op_a = trans_a ? CblasTrans : CblasNoTrans,

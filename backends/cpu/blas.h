@@ -25,13 +25,6 @@ void gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64
 /// is "openblas". Throws an Error for values other than "openblas", "own" and "".
 bool own_products();
 
-/// Computes gemm<float> with the elements of a and b rounded to bf16, as Bf16Products describes, on
-/// processors without bf16 instructions: it multiplies rounded copies in f32. c = alpha op(a)
-/// op(b), or c += with `add`.
-void bf16_gemm_by_rounding(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k,
-                           float alpha, const float* a, std::int64_t lda, const float* b, std::int64_t ldb,
-                           bool add, float* c, std::int64_t ldc);
-
 // Products with a few rows, for decoding one token at a time, where a general matrix product would spend
 // its time on packing. T is float or double.
 
@@ -79,8 +72,9 @@ struct MatmulPlan {
   std::int64_t tasks() const;
 
   /// Makes the plan. All extents must be positive, but k may be 0. With `may_pack`, the right
-  /// operand of a single product can be packed once.
-  MatmulPlan(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, bool may_pack);
+  /// operand of a single product can be packed once. `per_flop`: nanoseconds on one thread.
+  MatmulPlan(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, bool may_pack,
+             double per_flop = 0.006);
 
  private:
   void cut_matrix(std::int64_t slice);
@@ -90,6 +84,7 @@ struct MatmulPlan {
   double cost() const;
 
   std::int64_t batch, m, n, k;
+  double per_flop;
 };
 
 }  // namespace heed::cpu

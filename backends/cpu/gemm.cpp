@@ -166,7 +166,7 @@ void multiply_panels(const MatrixView& a, const float* panels, std::int64_t m, s
 }  // namespace
 
 ProductKernel Kernel() {
-  return {panel_columns, pack_panels, multiply_panels};
+  return {panel_columns, 1, 0.006, pack_panels, multiply_panels};
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE
@@ -186,8 +186,8 @@ void own_gemm(const ProductKernel& kernel, const MatrixView& a, const MatrixView
   constexpr std::int64_t columns_at_once = 1024;  // 1 MiB of panels
   const std::int64_t panel = kernel.panel_columns;
   const std::int64_t most = ceil_div(std::min(n, columns_at_once), panel) * panel;
-  auto* const panels =
-      thread_scratch<float>(panel_slot, static_cast<std::size_t>(std::min(k, depth_at_once) * most));
+  auto* const panels = thread_scratch<float>(
+      panel_slot, static_cast<std::size_t>(kernel.padded(std::min(k, depth_at_once)) * most));
   for (std::int64_t j = 0; j < n; j += columns_at_once) {
     const std::int64_t width = std::min(columns_at_once, n - j);
     for (std::int64_t l = 0; l < k; l += depth_at_once) {
@@ -204,7 +204,7 @@ PackedMatrix::PackedMatrix(const ProductKernel& kernel, const MatrixView& matrix
     : kernel_(kernel), matrix_(matrix), rows_(rows), columns_(columns), slice_rows_(slice_rows) {
   const std::int64_t panel = kernel.panel_columns;
   padded_columns_ = ceil_div(columns, panel) * panel;
-  panels_ = Tensor::empty({std::min(rows, slice_rows), padded_columns_});
+  panels_ = Tensor::empty({kernel.padded(std::min(rows, slice_rows)), padded_columns_});
 }
 
 std::int64_t PackedMatrix::tasks(std::int64_t slice) const {
@@ -222,7 +222,7 @@ void PackedMatrix::pack(std::int64_t slice, std::int64_t task) const {
 
 float* PackedMatrix::panels(std::int64_t row, std::int64_t column) const {
   return panels_.data<float>() + row % slice_rows_ * padded_columns_ +
-         column * std::min(depth_at_once, rows_ - row);
+         column * kernel_.padded(std::min(depth_at_once, rows_ - row));
 }
 
 void PackedMatrix::multiply(const MatrixView& a, std::int64_t row, std::int64_t column, std::int64_t m,

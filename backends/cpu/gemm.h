@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "heed/core/tensor.h"
 
-// Products in f32, or of factors rounded to bf16, by heed's own kernels. Both are cut and packed
-// alike.
+// Products in f32, or of factors in bf16, by heed's own kernels. All are cut and packed alike.
 
 namespace heed::cpu {
 
@@ -49,19 +49,27 @@ struct Base {
 /// The parts of a product that depend on its type.
 struct ProductKernel {
   std::int64_t panel_columns;
-  /// Copies `depth` rows of b, at most depth_at_once, as panels of depth * panel_columns floats
-  /// each.
+  /// Panels have a multiple of so many rows, the last of which may be padding.
+  std::int64_t panel_rows;
+  double nanoseconds_per_flop;  ///< about, on one thread
+  /// Copies `depth` rows of b, at most depth_at_once, as panels of padded(depth) *
+  /// panel_columns floats each.
   void (*pack)(const MatrixView& b, std::int64_t depth, std::int64_t columns, float* panels);
   /// Computes c = alpha a b + base, for a of m x depth and b as panels of n columns.
   void (*multiply)(const MatrixView& a, const float* panels, std::int64_t m, std::int64_t n,
                    std::int64_t depth, float alpha, const Base& base, float* c, std::int64_t stride);
+
+  std::int64_t padded(std::int64_t depth) const { return ceil_div(depth, panel_rows) * panel_rows; }
 };
 
 /// Returns the f32 kernel for this processor's instruction set.
 ProductKernel f32_kernel();
-/// Returns the kernel that rounds both operands, as Bf16Products describes; only where that is
-/// available().
-ProductKernel bf16_kernel();
+/// The kernels that multiply in bf16: by AVX-512 BF16, by AMX, and by AMX with operands as sums of two bf16.
+enum class Bf16Kernel { vectors, tiles, split_tiles };
+/// Returns the kernel, if this processor has the instructions.
+std::optional<ProductKernel> bf16_kernel(Bf16Kernel kind);
+/// Returns the kernel for the precision of the calling thread (WithMatmulPrecision).
+ProductKernel product_kernel();
 
 /// Computes c = alpha a b, or c += with `add`, on the calling thread; a is m x k, b is k x n, and
 /// rows of c are `stride` apart. The bits of an element depend only on its row of a, its column of

@@ -23,7 +23,7 @@ namespace heed::cpu {
 // The right operand can be packed once for all tiles, before they begin.
 
 // Nanoseconds on one thread.
-constexpr double per_flop = 0.006, per_sum = 0.7;  // a sum: adding one element of C to that of another part
+constexpr double per_sum = 0.7;  // a sum: adding one element of C to that of another part
 // To pack an element. An operand that fits into the second-level cache is cheap to read again,
 // unless its rows are far apart.
 constexpr double per_cached = 0.1, per_element = 0.5;
@@ -35,8 +35,8 @@ constexpr double tiles_waited = 2;
 constexpr double packing_loop = 5e3;
 constexpr std::int64_t most_packed = 1 << 20, most_packed_columns = 8192;
 
-constexpr double smallest_tile = 2e6;  // flops, about 20 us
-constexpr double flops_at_once = 1e6;  // per task made of several small products
+constexpr double smallest_tile = 12e3;  // nanoseconds
+constexpr double smallest_task = 6e3;   // made of several small products
 constexpr double smallest_vector =
     128e3;  // flops of a product with a vector: reads a quarter of a megabyte of the matrix
 constexpr std::int64_t vector_tasks = 32, few_tasks = 4;
@@ -56,14 +56,15 @@ static double packing(std::int64_t extent, std::int64_t k, std::int64_t times) {
   return product(extent, k, times) * (extent * k <= cached && k < short_sum ? per_cached : per_element);
 }
 
-MatmulPlan::MatmulPlan(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, bool may_pack)
-    : tile_rows(m), tile_columns(n), part_depth(k), batch(batch), m(m), n(n), k(k) {
+MatmulPlan::MatmulPlan(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, bool may_pack,
+                       double per_flop)
+    : tile_rows(m), tile_columns(n), part_depth(k), batch(batch), m(m), n(n), k(k), per_flop(per_flop) {
   const bool packs = may_pack && batch == 1 && k > 0 && n <= most_packed_columns;
   std::min(m, n) < 8
       ? cut_vector()
       : cut_matrix(packs ? std::max<std::int64_t>(1, most_packed / n / depth_at_once) * depth_at_once : 0);
-  const double tile = std::max(1.0, 2 * product(tile_rows, tile_columns, part_depth));
-  tiles_at_once = std::max<std::int64_t>(1, static_cast<std::int64_t>(flops_at_once / tile));
+  const double tile = per_flop * std::max(1.0, 2 * product(tile_rows, tile_columns, part_depth));
+  tiles_at_once = std::max<std::int64_t>(1, static_cast<std::int64_t>(smallest_task / tile));
 }
 
 void MatmulPlan::set(std::int64_t height, std::int64_t width, std::int64_t depth) {
@@ -109,8 +110,8 @@ void MatmulPlan::cut_matrix(std::int64_t slice) {
       if (down > 1 && height < shortest_side) break;
       for (std::int64_t deep = 1; deep <= most_pieces; deep *= 2) {
         const std::int64_t depth = piece_extent(k, deep, depth_at_once);
-        if (deep > 1 && (depth < shortest_part || 2 * product(height, width, depth) < smallest_tile)) break;
-        if (2 * product(height, width, depth) < smallest_tile) break;
+        if (deep > 1 && depth < shortest_part) break;
+        if (per_flop * 2 * product(height, width, depth) < smallest_tile) break;
         try_grid(height, width, depth);
       }
     }
@@ -226,15 +227,14 @@ class TiledProduct {
         product_(operands(a, b, out)),
         bias_(bias.defined() ? bias.data<T>() : nullptr),
         beta_(beta),
-        plan_(batch_, m_, n_, k_, may_pack()) {
+        plan_(batch_, m_, n_, k_, may_pack(), kernel().nanoseconds_per_flop) {
     if constexpr (std::is_same_v<T, float>) {
       if (plan_.slice_depth > 0) {
         if (other && other->plan_.slice_depth == plan_.slice_depth) right_ = other->right_;
         packs_ = !right_;
         if (packs_)
-          right_ =
-              std::make_shared<PackedMatrix>(Bf16Products::active() ? bf16_kernel() : f32_kernel(),
-                                             view(product_.b_layout, b.data<T>()), k_, n_, plan_.slice_depth);
+          right_ = std::make_shared<PackedMatrix>(kernel(), view(product_.b_layout, b.data<T>()), k_, n_,
+                                                  plan_.slice_depth);
       }
     }
     // Holds the sums of all parts of k but the first, [parts - 1, batch, m, n]; they are added in order.
@@ -273,8 +273,9 @@ class TiledProduct {
 
  private:
   static bool may_pack() {
-    return std::is_same_v<T, float> && (Bf16Products::active() ? Bf16Products::available() : own_products());
+    return std::is_same_v<T, float> && (WithMatmulPrecision::is_lower() || own_products());
   }
+  static ProductKernel kernel() { return std::is_same_v<T, float> ? product_kernel() : f32_kernel(); }
   static MatrixView view(const MatrixLayout& layout, const float* at) {
     return {at, layout.leading, layout.transposed};
   }

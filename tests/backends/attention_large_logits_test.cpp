@@ -81,7 +81,7 @@ TEST_CASE("attention at large logits: all sizes from 1 to 130") {
 }
 
 TEST_CASE("attention at large logits: products in bf16") {
-  const Bf16Products rounded;
+  const WithMatmulPrecision rounded(MatmulPrecision::medium);
   for (const std::int64_t n : {1, 5, 7, 33, 64, 100}) {
     CAPTURE(n);
     Case c{.name = "bf16", .batch = 1, .heads = 2, .queries = n, .keys = n, .value_width = n};

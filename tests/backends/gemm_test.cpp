@@ -36,7 +36,8 @@ struct Operand {
 
 std::vector<cpu::ProductKernel> kernels() {
   std::vector<cpu::ProductKernel> out{cpu::f32_kernel()};
-  if (Bf16Products::available()) out.push_back(cpu::bf16_kernel());
+  for (const auto kind : {cpu::Bf16Kernel::vectors, cpu::Bf16Kernel::tiles, cpu::Bf16Kernel::split_tiles})
+    if (const auto kernel = cpu::bf16_kernel(kind)) out.push_back(*kernel);
   return out;
 }
 
@@ -56,7 +57,7 @@ TEST_CASE("own products in every layout, with remainders of every size") {
   for (const cpu::ProductKernel& kernel : kernels())
     for (const Sizes& sizes : cases) {
       const std::int64_t m = sizes.m, n = sizes.n, k = sizes.k;
-      const bool rounds = kernel.pack != cpu::f32_kernel().pack;
+      const bool rounds = kernel.panel_rows > 1;
       for (int layout = 0; layout < 4; ++layout) {
         CAPTURE_ALL(rounds, m, n, k, layout);
         const Operand a(m, k, layout & 1, m % 3, 1, rounds), b(k, n, layout & 2, n % 3, 2, rounds);
@@ -110,13 +111,89 @@ TEST_CASE("own products of numbers that are none, and of infinities, stay where 
   const Operand a(20, 30, false, 0, 1), b(30, 40, true, 0, 2);
   a.stored.data<float>()[3 * 30 + 5] = nan;  // row 3
   b.stored.data<float>()[7 * 30 + 2] = inf;  // column 7
-  const Floats c = own_product(a, b).to_vector<float>();
-  for (std::size_t i = 0; i < 20; ++i)
-    for (std::size_t j = 0; j < 40; ++j) {
-      CAPTURE_ALL(i, j);
-      CHECK(std::isnan(c[i * 40 + j]) == (i == 3));
-      if (i != 3) CHECK(std::isinf(c[i * 40 + j]) == (j == 7));
+  for (const cpu::ProductKernel& kernel : kernels()) {
+    const Floats c = own_product(a, b, kernel).to_vector<float>();
+    for (std::size_t i = 0; i < 20; ++i)
+      for (std::size_t j = 0; j < 40; ++j) {
+        CAPTURE_ALL(i, j);
+        CHECK(std::isnan(c[i * 40 + j]) == (i == 3));
+        if (i != 3) CHECK(std::isinf(c[i * 40 + j]) == (j == 7));
+      }
+  }
+}
+
+TEST_CASE("split products keep most bits of f32, at every magnitude that has them") {
+  const auto kernel = cpu::bf16_kernel(cpu::Bf16Kernel::split_tiles);
+  if (!kernel) return;
+  const auto error = [&](double left, double right) {
+    Operand a(70, 300, false, 0, 1), b(300, 90, true, 0, 2);
+    for (float& x : std::span(a.stored.data<float>(), 70 * 300)) x = static_cast<float>(x * left);
+    for (float& x : std::span(b.stored.data<float>(), 300 * 90)) x = static_cast<float>(x * right);
+    const Tensor expected = matmul(a.stored.to(DType::f64), transpose(b.stored.to(DType::f64), 0, 1));
+    const Tensor off = own_product(a, b, *kernel).to(DType::f64) - expected;
+    return std::sqrt(sum(off / left / right * (off / left / right)).item() /
+                     sum(expected / left / right * (expected / left / right)).item());
+  };
+  CHECK(error(1, 1) < 1e-5);
+  CHECK(error(1e30, 1e-30) < 1e-5);
+  CHECK(error(1e-25, 1e25) < 1e-5);
+  CHECK(error(1e-35, 1e35) < 1e-2);  // some rests are below 2^-126
+  // The largest numbers, which bf16 has not.
+  const float largest = std::numeric_limits<float>::max();
+  const Operand a(1, 1, false, 0, 1), b(1, 1, false, 0, 2);
+  for (const float factor : {1.0F, 0.5F, -1.0F}) {
+    *a.stored.data<float>() = largest, *b.stored.data<float>() = factor;
+    CHECK(own_product(a, b, *kernel).item() == doctest::Approx(largest * factor).epsilon(2e-5));
+  }
+}
+
+/// The sum of an element in the order in which AMX makes it: within a chunk of 32, those of even and of odd
+/// numbers in turn.
+float tile_sum(const Floats& a, const Floats& b, bool split) {
+  const auto high = [](float x) { return bf16_to_float(float_to_bf16(x)); };
+  const auto low = [&](float x) { return high(x - high(x)); };
+  float total = 0;
+  for (std::size_t begin = 0; begin < a.size(); begin += cpu::depth_at_once) {
+    float sum = 0;
+    for (std::size_t from = begin; from < std::min<std::size_t>(a.size(), begin + cpu::depth_at_once);
+         from += 32) {
+      const auto add = [&](auto left, auto right) {
+        float sums[2] = {0, 0};
+        for (std::size_t k = from; k < std::min<std::size_t>(a.size(), from + 32); ++k)
+          sums[k % 2] = std::fma(left(a[k]), right(b[k]), sums[k % 2]);
+        sum += sums[0] + sums[1];
+      };
+      if (split) add(low, high);
+      add(high, high);
+      if (split) add(high, low);
     }
+    total = begin == 0 ? sum : sum + total;
+  }
+  return total;
+}
+
+TEST_CASE("products in tiles have the bits of sums in the documented order") {
+  for (const bool split : {false, true}) {
+    const auto kernel = cpu::bf16_kernel(split ? cpu::Bf16Kernel::split_tiles : cpu::Bf16Kernel::tiles);
+    if (!kernel) {
+      MESSAGE("skipped: this processor has no AMX");
+      return;
+    }
+    for (const std::int64_t k : {1, 2, 31, 32, 33, 256, 257, 600}) {
+      CAPTURE_ALL(split, k);
+      const Operand a(37, k, true, 0, 1), b(k, 50, false, 0, 2);
+      const Tensor c = own_product(a, b, *kernel);
+      std::size_t wrong = 0;
+      for (std::int64_t i = 0; i < 37; ++i)
+        for (std::int64_t j = 0; j < 50; ++j) {
+          Floats row, column;
+          for (std::int64_t l = 0; l < k; ++l)
+            row.push_back(*a.view.at(i, l)), column.push_back(*b.view.at(l, j));
+          wrong += c.data<float>()[i * 50 + j] != tile_sum(row, column, split);
+        }
+      CHECK(wrong == 0);
+    }
+  }
 }
 
 TEST_CASE("child: multiplies with the instructions of the environment" * doctest::skip()) {

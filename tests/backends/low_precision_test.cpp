@@ -2,7 +2,6 @@
 
 #include <bit>
 
-#include "heed/backends/cpu/blas.h"
 #include "heed/core/backend.h"
 #include "heed/core/low_precision.h"
 #include "heed/models/decoding.h"
@@ -12,6 +11,7 @@
 #include "heed/tests/kernel_check.h"
 #include "heed/tests/model_support.h"
 #include "heed/text/safetensors.h"
+#include "heed/training/checkpoint.h"
 #include "heed/training/precision.h"
 
 TEST_CASE("half: every number of 16 bits comes back as it was") {
@@ -70,7 +70,7 @@ Tensor rounded(const Tensor& x) {
 }
 
 Tensor in_bf16(const Tensor& a, const Tensor& b) {
-  const Bf16Products products;
+  const WithMatmulPrecision products(MatmulPrecision::medium);
   return matmul(a, b);
 }
 
@@ -107,7 +107,8 @@ TEST_CASE("bf16 products: operands are rounded to the nearest even, and nothing 
   const Tensor a = random_floats({64, 48}, 1), b = random_floats({48, 40}, 2);
   const Floats found = in_bf16(a, b).to_vector<float>();
   CHECK(found == in_bf16(rounded(a), rounded(b)).to_vector<float>());
-  CHECK(found != matmul(a, b).to_vector<float>());
+  CHECK((found != matmul(a, b).to_vector<float>()) == is_fast(MatmulPrecision::medium));
+  if (!is_fast(MatmulPrecision::medium)) return;
   // One column each of 1 + 2^-8, which is a tie, 1 + 3 * 2^-8, too, and of numbers at the ends of the range.
   const float infinity = std::numeric_limits<float>::infinity();
   const Floats row{1 + 0x1p-8F, 1 + 3 * 0x1p-8F,  1 + 0x1.1p-8F,
@@ -138,21 +139,22 @@ TEST_CASE("bf16 products: the same bits for any number of threads, for this thre
     CHECK(found == first);
     CHECK(matmul(a, b).to_vector<float>() == exact.to_vector<float>());  // no worker keeps it
   }
-  const Bf16Products products;
+  const WithMatmulPrecision products(MatmulPrecision::medium);
   std::thread([&] { CHECK(matmul(a, b).to_vector<float>() == exact.to_vector<float>()); }).join();
   {
-    const Bf16Products off(false);
+    const WithMatmulPrecision exactly(MatmulPrecision::highest);
     CHECK(matmul(a, b).to_vector<float>() == exact.to_vector<float>());
   }
   CHECK(matmul(a, b).to_vector<float>() == first);
   const Tensor a64 = a.to(DType::f64), b64 = b.to(DType::f64);
   CHECK(test::worst_difference(matmul(a64, b64), exact.to(DType::f64)) < 1e-4);
-  CHECK(test::worst_difference(matmul(a.to(DType::f64), b64).to(DType::f32), matmul(a, b)) > 1e-4);
+  CHECK((test::worst_difference(matmul(a64, b64).to(DType::f32), matmul(a, b)) > 1e-4) ==
+        is_fast(MatmulPrecision::medium));
 }
 
 TEST_CASE("bf16 products: attention and linear maps, forward and backward, beside f32") {
   const auto compute = [&](bool rounds, bool fused) {
-    const Bf16Products products(rounds);
+    const WithMatmulPrecision products(rounds ? MatmulPrecision::medium : MatmulPrecision::highest);
     std::optional<ComposeOnly> composed;
     if (!fused) composed.emplace();
     const Tensor x = parameter(random_floats({2, 40, 32}, 1)), weight = parameter(random_floats({32, 32}, 2));
@@ -167,7 +169,7 @@ TEST_CASE("bf16 products: attention and linear maps, forward and backward, besid
     CAPTURE(i);
     const double size = max(abs(exact[i])).item();
     CHECK(test::worst_difference(fused[i], exact[i]) < 0.02 * size);
-    CHECK(test::worst_difference(fused[i], exact[i]) > 1e-5 * size);
+    CHECK((test::worst_difference(fused[i], exact[i]) > 1e-5 * size) == is_fast(MatmulPrecision::medium));
     CHECK(test::worst_difference(fused[i], composed[i]) < 0.02 * size);
   }
 }
@@ -176,7 +178,7 @@ TEST_CASE("bf16 products: the gradients of few queries are as near the exact one
   // Large scores: weights that backward computes from other scores than forward would not add up to 1.
   const auto error_of = [](std::int64_t queries) {
     const auto gradients = [&](bool rounds) {
-      const Bf16Products products(rounds);
+      const WithMatmulPrecision products(rounds ? MatmulPrecision::medium : MatmulPrecision::highest);
       const Tensor query = parameter(random_floats({1, 1, queries, 64}, 1) * 4),
                    key = parameter(random_floats({1, 1, 200, 64}, 2) * 4),
                    value = random_floats({1, 1, 200, 64}, 3);
@@ -209,32 +211,26 @@ TEST_CASE(
   Autocast autocast(layer, Precision::bf16);
   CHECK(autocast.dtype() == DType::f32);
   autocast.backward(loss);
-  CHECK_FALSE(Bf16Products::active());
+  CHECK_FALSE(WithMatmulPrecision::is_lower());
   const Tensor once = gradient(layer.weight) * 1.0;
   CHECK(test::worst_difference(once, exact) < 1e-2);
-  CHECK(test::worst_difference(once, exact) > 1e-7);
+  CHECK((test::worst_difference(once, exact) > 1e-7) == is_fast(MatmulPrecision::medium));
   autocast.backward(loss);
   CHECK(test::worst_difference(gradient(layer.weight), once * 2) < 1e-6);
 }
 
-TEST_CASE("bf16 products: processors without the instructions round copies, and training says so") {
-  const std::int64_t m = 33, n = 70, k = 129;
-  for (const bool trans_a : {false, true}) {
-    for (const bool trans_b : {false, true}) {
-      const Tensor a = random_floats(trans_a ? Shape{k, m} : Shape{m, k}, 1);
-      const Tensor b = random_floats(trans_b ? Shape{n, k} : Shape{k, n}, 2);
-      const Tensor c = Tensor::zeros({m, n});
-      for (const bool add : {false, true})
-        cpu::bf16_gemm_by_rounding(trans_a, trans_b, m, n, k, 2, a.data<float>(), a.size(1), b.data<float>(),
-                                   b.size(1), add, c.data<float>(), n);
-      const Tensor left = rounded(trans_a ? permute(a, {1, 0}) : a);
-      const Tensor right = rounded(trans_b ? permute(b, {1, 0}) : b);
-      CHECK(worst(left, right, c * 0.25) < 1);
-    }
+TEST_CASE("precisions of products: each where it is faster than f32, and a remark where it is not") {
+  CHECK(is_fast(MatmulPrecision::highest));
+  CHECK(matmul_instructions(MatmulPrecision::highest).empty());
+  CHECK_FALSE(WithMatmulPrecision::is_lower());
+  for (const Precision precision : {Precision::f32, Precision::high, Precision::medium, Precision::bf16}) {
+    const MatmulPrecision products = matmul_precision_in(precision);
+    CAPTURE(name_of(precision));
+    CHECK(precision_remark(precision, Device{}).empty() == is_fast(products));
+    CHECK(contains(platform_name(Device{}, precision), matmul_instructions(products)));
+    const WithMatmulPrecision scope(products);
+    CHECK((WithMatmulPrecision::active() == products) == is_fast(products));
   }
-  CHECK_FALSE(Bf16Products::active());
-  CHECK(precision_remark(Precision::f32, Device{}).empty());
-  CHECK(precision_remark(Precision::bf16, Device{}).empty() == Bf16Products::available());
 }
 
 // --- Narrow weights, in 8 bits or bf16: what rounding does to them, and that few rows and many compute

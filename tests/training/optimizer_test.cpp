@@ -364,19 +364,19 @@ TEST_CASE("Parameters of several types are stepped together as they are alone") 
 }
 
 TEST_CASE("Muon in bf16 is near to f32, and a step that is skipped changes nothing") {
-  const auto stepped = [](DType products, std::int32_t skip) {
+  const auto stepped = [](MatmulPrecision products, std::int32_t skip) {
     Tensor leaf = parameter(random_floats({64, 96}, 1));
     backward(sum(leaf * random_floats({64, 96}, 2)));
     Optimizer optimizer({{"w", &leaf}}, {.kind = OptimizerKind::muon, .weight_decay = 0.1});
-    optimizer.compute_in(products);
+    optimizer.compute_in(DType::f32, products);
     optimizer.step(0.1, {}, Tensor::full({1}, skip, DType::i32));
     return std::pair(values_of<float>(leaf), values_of<float>(optimizer.state().at("first_moment.w")));
   };
-  const auto exact = stepped(DType::f32, 0), rounded = stepped(DType::bf16, 0);
+  const auto exact = stepped(MatmulPrecision::highest, 0), rounded = stepped(MatmulPrecision::medium, 0);
   CHECK(worst_error(rounded.first, exact.first) < 1e-2);
-  CHECK((rounded.first != exact.first) == Bf16Products::available());
+  CHECK((rounded.first != exact.first) == is_fast(MatmulPrecision::medium));
   CHECK(rounded.second == exact.second);
-  const auto left = stepped(DType::f32, 1);
+  const auto left = stepped(MatmulPrecision::highest, 1);
   CHECK(left.first == values_of<float>(random_floats({64, 96}, 1)));
   CHECK(left.second == Doubles(64 * 96, 0));
 }
