@@ -352,13 +352,42 @@ HEED_TILES inline void multiply_halves() {
   if constexpr (Down == 2 && Across == 2) _tile_dpbf16ps(3, 5, 7);
 }
 
+/// 32 x 32 sums in memory, rows `stride` apart.
+struct Sums {
+  float* data;
+  std::int64_t stride;
+};
+
+template <int Down, int Across>
+HEED_TILES inline void start_sums(const Base& base) {
+  if (!base.data) {
+    _tile_zero(0);
+    if constexpr (Across == 2) _tile_zero(1);
+    if constexpr (Down == 2) _tile_zero(2);
+    if constexpr (Down == 2 && Across == 2) _tile_zero(3);
+    return;
+  }
+  const auto stride = static_cast<std::int64_t>(base.stride * sizeof(float));
+  _tile_loadd(0, base.data, stride);
+  if constexpr (Across == 2) _tile_loadd(1, base.at(0, lanes).data, stride);
+  if constexpr (Down == 2) _tile_loadd(2, base.at(lanes, 0).data, stride);
+  if constexpr (Down == 2 && Across == 2) _tile_loadd(3, base.at(lanes, lanes).data, stride);
+}
+
+template <int Down, int Across>
+HEED_TILES inline void store_sums(const Sums& sums) {
+  const auto stride = static_cast<std::int64_t>(sums.stride * sizeof(float));
+  float* const lower = sums.data + lanes * sums.stride;
+  _tile_stored(0, sums.data, stride);
+  if constexpr (Across == 2) _tile_stored(1, sums.data + lanes, stride);
+  if constexpr (Down == 2) _tile_stored(2, lower, stride);
+  if constexpr (Down == 2 && Across == 2) _tile_stored(3, lower + lanes, stride);
+}
+
+/// sums = base + a b
 template <bool Low, int Down, int Across>
-HEED_TILES void multiply_tiles(const Block& block, float* sums) {
-  constexpr int sum_bytes = panel_columns * sizeof(float);
-  _tile_zero(0);
-  if constexpr (Across == 2) _tile_zero(1);
-  if constexpr (Down == 2) _tile_zero(2);
-  if constexpr (Down == 2 && Across == 2) _tile_zero(3);
+HEED_TILES void multiply_tiles(const Block& block, const Base& base, const Sums& sums) {
+  start_sums<Down, Across>(base);
   const Pairs *a = block.a, *b = block.b;
   const std::int64_t low = panel_pairs(block.depth);
   for (std::int64_t k = 0; k < block.depth; k += chunk, a += chunk / 2, b += chunk / 2 * panel_columns) {
@@ -374,20 +403,16 @@ HEED_TILES void multiply_tiles(const Block& block, float* sums) {
       multiply_halves<Down, Across>();
     }
   }
-  _tile_stored(0, sums, sum_bytes);
-  if constexpr (Across == 2) _tile_stored(1, sums + lanes, sum_bytes);
-  if constexpr (Down == 2) _tile_stored(2, sums + lanes * panel_columns, sum_bytes);
-  if constexpr (Down == 2 && Across == 2) _tile_stored(3, sums + lanes * (panel_columns + 1), sum_bytes);
+  store_sums<Down, Across>(sums);
 }
 
 float part(const Pairs* pairs, std::int64_t k) {
   return bf16_to_float(static_cast<std::uint16_t>(pairs[0] >> (k % 2 * 16)));
 }
 
-/// The sum of an element in f32, where the parts of an infinity, or of numbers near the largest, have made
+/// sum + a b of an element in f32, where the parts of an infinity, or of numbers near the largest, have made
 /// a NaN.
-float sum_again(const Block& block, std::int64_t row, std::int64_t column) {
-  float sum = 0;
+float sum_again(const Block& block, std::int64_t row, std::int64_t column, float sum) {
   const std::int64_t low = panel_pairs(block.depth);
   for (std::int64_t k = 0; k < block.depth; ++k) {
     const Pairs* const a = block.a + row * row_pairs + k / 2;
@@ -403,24 +428,44 @@ struct TileProducts {
   static constexpr int block_rows = 2 * lanes;
 
   HEED_TILES static void multiply(const Block& block) {
-    alignas(64) float sums[block_rows * panel_columns];
     const bool down = block.rows > lanes, across = block.columns > lanes;
+    if (!Low && block.rows == block_rows && block.columns == panel_columns && block.alpha == 1)
+      return multiply_tiles<Low, 2, 2>(block, block.base, {block.c, block.stride});
+    alignas(64) float memory[block_rows * panel_columns];
+    const Sums sums{memory, panel_columns};
+    const bool starts = block.base.data && block.alpha == 1;
+    if (starts) copy_base(block, sums);
     const auto tiles = down ? (across ? multiply_tiles<Low, 2, 2> : multiply_tiles<Low, 2, 1>)
                             : (across ? multiply_tiles<Low, 1, 2> : multiply_tiles<Low, 1, 1>);
-    tiles(block, sums);
+    tiles(block, starts ? Base{sums.data, sums.stride} : Base(), sums);
+    if constexpr (Low) replace_nan(block, starts, sums);
+    Block rest = block;
+    if (starts) rest.base = {};
+    for (std::int64_t r = 0; r < block.rows; ++r)
+      for (int v = 0; v <= static_cast<int>(across); ++v)
+        store_row(rest, r, v, _mm512_load_ps(sums.data + r * sums.stride + v * lanes));
+  }
+
+ private:
+  HEED_TILES static void copy_base(const Block& block, const Sums& sums) {
+    for (std::int64_t r = 0; r < block.rows; ++r)
+      for (int v = 0; v < 2; ++v)
+        _mm512_store_ps(sums.data + r * sums.stride + v * lanes,
+                        _mm512_maskz_loadu_ps(first(block.columns - v * lanes),
+                                              block.base.data + r * block.base.stride + v * lanes));
+  }
+
+  HEED_TILES static void replace_nan(const Block& block, bool starts, const Sums& sums) {
     for (std::int64_t r = 0; r < block.rows; ++r) {
-      for (int v = 0; v <= static_cast<int>(across); ++v) {
-        float* const at = sums + r * panel_columns + v * lanes;
-        __m512 sum = _mm512_load_ps(at);
-        if constexpr (Low) {
-          unsigned nan = _mm512_mask_cmp_ps_mask(first(block.columns - v * lanes), sum, sum, _CMP_UNORD_Q);
-          for (; nan; nan &= nan - 1) {
-            const int lane = __builtin_ctz(nan);
-            at[lane] = sum_again(block, r, v * lanes + lane);
-          }
-          sum = _mm512_load_ps(at);
+      for (int v = 0; v < 2; ++v) {
+        float* const at = sums.data + r * sums.stride + v * lanes;
+        const __m512 sum = _mm512_load_ps(at);
+        unsigned nan = _mm512_mask_cmp_ps_mask(first(block.columns - v * lanes), sum, sum, _CMP_UNORD_Q);
+        for (; nan; nan &= nan - 1) {
+          const int lane = __builtin_ctz(nan);
+          const std::int64_t column = v * lanes + lane;
+          at[lane] = sum_again(block, r, column, starts ? *block.base.at(r, column).data : 0.0f);
         }
-        store_row(block, r, v, sum);
       }
     }
   }

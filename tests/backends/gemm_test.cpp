@@ -153,21 +153,16 @@ float tile_sum(const Floats& a, const Floats& b, bool split) {
   const auto high = [](float x) { return bf16_to_float(float_to_bf16(x)); };
   const auto low = [&](float x) { return high(x - high(x)); };
   float total = 0;
-  for (std::size_t begin = 0; begin < a.size(); begin += cpu::depth_at_once) {
-    float sum = 0;
-    for (std::size_t from = begin; from < std::min<std::size_t>(a.size(), begin + cpu::depth_at_once);
-         from += 32) {
-      const auto add = [&](auto left, auto right) {
-        float sums[2] = {0, 0};
-        for (std::size_t k = from; k < std::min<std::size_t>(a.size(), from + 32); ++k)
-          sums[k % 2] = std::fma(left(a[k]), right(b[k]), sums[k % 2]);
-        sum += sums[0] + sums[1];
-      };
-      if (split) add(low, high);
-      add(high, high);
-      if (split) add(high, low);
-    }
-    total = begin == 0 ? sum : sum + total;
+  for (std::size_t begin = 0; begin < a.size(); begin += 32) {
+    const auto add = [&](auto left, auto right) {
+      float sums[2] = {0, 0};
+      for (std::size_t k = begin; k < std::min<std::size_t>(a.size(), begin + 32); ++k)
+        sums[k % 2] = std::fma(left(a[k]), right(b[k]), sums[k % 2]);
+      total += sums[0] + sums[1];
+    };
+    if (split) add(low, high);
+    add(high, high);
+    if (split) add(high, low);
   }
   return total;
 }
