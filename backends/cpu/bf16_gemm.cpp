@@ -204,8 +204,14 @@ HEED_BF16 void pack_turned_rows(const float* x, std::int64_t stride, std::int64_
   for (std::int64_t k = 0; k < depth; k += chunk) {
     for (std::int64_t r = 0; r < rows; r += lanes) {  // along the rows of memory
       Rounded block[lanes];
-      for (int i = 0; i < lanes; ++i)
-        block[i] = pairs_across<Low>(x + (k + 2 * i) * stride + r, stride, depth - k - 2 * i, rows - r);
+      for (int i = 0; i < lanes; ++i) {
+        const float* const both = x + (k + 2 * i) * stride + r;
+        if constexpr (Low) {  // with as many streams as rows, the processor does not do this by itself
+          _mm_prefetch(both + lanes, _MM_HINT_T0);
+          _mm_prefetch(both + stride + lanes, _MM_HINT_T0);
+        }
+        block[i] = pairs_across<Low>(both, stride, depth - k - 2 * i, rows - r);
+      }
       store_transposed<Low>(block, std::min<std::int64_t>(lanes, rows - r), out + r * row_pairs + k / 2,
                             row_pairs, rows_of_pairs);
     }
