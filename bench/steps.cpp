@@ -15,7 +15,6 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "heed/backends/cpu/loop_times.h"
 #include "heed/core/device.h"
 #include "heed/heed.h"
 #include "heed/training/precision.h"
@@ -70,7 +69,6 @@ struct Flags {
   double dropout = 0.1;
   int threads = 2, repeat = 10, write = 0;
   bool int8 = false, bf16 = false, profile = false;
-  std::vector<int> simulated;
 
   const Case& chosen() const { return *std::ranges::find(cases, name, &Case::name); }
 };
@@ -286,31 +284,6 @@ void run(const Flags& flags) {
   std::cout << line << '\n';
 }
 
-/// Times the tasks of all parallel loops of a step on one thread. For each number of threads it prints the
-/// predicted speed-up and the share of the time in which only one thread has work.
-void simulate(const Flags& flags) {
-  heed::set_cpu_threads(std::max(2, std::min(heed::available_processors(), flags.simulated.back())));
-  const double start = heed::cpu::measure_loop_start();
-  heed::set_cpu_threads(1);
-  Training training = warmed_up(flags);
-  std::vector<heed::cpu::StepTimes> steps;
-  for (int i = 0; i < flags.repeat; ++i) {
-    heed::cpu::LoopRecorder recorder;
-    training.step();
-    steps.push_back(recorder.stop());
-  }
-  const heed::cpu::StepTimes step = heed::cpu::median_step(steps);
-  const double alone = heed::cpu::schedule(step, 1, start).total;
-  for (const int threads : flags.simulated) {
-    const heed::cpu::Schedule schedule = heed::cpu::schedule(step, threads, start);
-    std::cout << Json{{"case", flags.name},
-                      {"threads", threads},
-                      {"speedup", alone / schedule.total},
-                      {"serial_share", schedule.serial / schedule.total}}
-              << '\n';
-  }
-}
-
 /// Writes tokens one by one after a prompt; every token reads all weights once.
 void write(const Flags& flags) {
   heed::TransformerConfig config = make_model_config(flags.chosen(), 0);
@@ -352,11 +325,6 @@ int main(int argc, char** argv) {
   app.add_option("--repeat", flags.repeat, "measurements, after a warm-up")->check(CLI::Range(1, 100'000));
   app.add_option("--record", flags.record_to,
                  "write the input of same_recipe.py to this file instead of timing");
-  app.add_option("--simulate", flags.simulated,
-                 "time every task of a step on one thread and predict the speed-up with these numbers of "
-                 "threads, such as 1,2,4,8,16,32,64")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1000));
   app.add_option("--write", flags.write,
                  "time writing so many tokens after a prompt of 256, one text, by a case of GPT-2's shape")
       ->check(CLI::Range(1, 700));
@@ -371,8 +339,6 @@ int main(int argc, char** argv) {
       write(flags);
     } else if (!flags.record_to.empty()) {
       record(flags);
-    } else if (!flags.simulated.empty()) {
-      simulate(flags);
     } else {
       run(flags);
     }
