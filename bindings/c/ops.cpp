@@ -96,9 +96,9 @@ class OpArguments {
               const heed_tensor* const* tensors, std::size_t count, Options with)
       : op_(op),
         with_(std::move(with)),
-        any_given_(!with_.values().empty()),
-        defaults_(defaults),
         declared_(takes) {
+    for (const auto& [name, value] : defaults.values())
+      if (!with_.values().contains(name)) with_.set(name, value);
     check_argument(tensors != nullptr || count == 0, "inputs is NULL");
     std::vector<bool> optional;
     std::size_t needed = 0, period = 0;  // how many of the last the dots repeat
@@ -126,9 +126,7 @@ class OpArguments {
     take(argument);
     return argument;
   }
-  void check_all_taken() const {
-    if (!with_.values().empty()) with_.check_all_taken(concat_text("the op '", op_, "'"));
-  }
+  void check_all_taken() const { with_.check_all_taken(concat_text("the op '", op_, "'")); }
 
  private:
   void take(Tensor& tensor) { tensor = at_ < tensors_.size() ? tensors_[at_++] : Tensor(); }
@@ -140,25 +138,22 @@ class OpArguments {
                    " takes pairs of tensors, but got ", tensors_.size(), " tensors");
     while (at_ < tensors_.size()) take(all.emplace_back());
   }
-  void take(bool& flag) {
-    flag = given_or_default<bool>([&](const std::string& name) { return with_.take_bool(name, false); });
-  }
+  void take(bool& flag) { flag = with_.take_bool(setting(), false); }
   void take(int& number) { number = static_cast<int>(integer(INT32_MIN, INT32_MAX)); }
   void take(std::int64_t& number) { number = integer(INT64_MIN, INT64_MAX); }
   void take(double& number) {
-    number = given_or_default<double>([&](const std::string& name) {
-      const auto given = with_.values().find(name);
-      if (name != "value" || given == with_.values().end() || !std::get_if<std::string>(&given->second))
-        return with_.take_number(name, 0);
-      // It fills elements, so it may be a number that JSON does not have.
-      const std::string text = with_.take_choice(name, {"inf", "-inf", "nan"});
-      using Limits = std::numeric_limits<double>;
-      return text == "nan" ? Limits::quiet_NaN() : text == "inf" ? Limits::infinity() : -Limits::infinity();
-    });
+    const std::string name = setting();
+    const auto given = with_.values().find(name);
+    if (name != "value" || given == with_.values().end() || !std::get_if<std::string>(&given->second)) {
+      number = with_.take_number(name, 0);
+      return;
+    }
+    // It fills elements, so it may be a number that JSON does not have.
+    const std::string text = with_.take_choice(name, {"inf", "-inf", "nan"});
+    using Limits = std::numeric_limits<double>;
+    number = text == "nan" ? Limits::quiet_NaN() : text == "inf" ? Limits::infinity() : -Limits::infinity();
   }
-  void take(std::string& text) {
-    text = given_or_default<std::string>([&](const std::string& name) { return with_.take_text(name, ""); });
-  }
+  void take(std::string& text) { text = with_.take_text(setting(), ""); }
   void take(std::vector<std::int64_t>& list) { list = integers<std::int64_t>(setting()); }
   void take(Shape& shape) {
     const auto extents = next<std::vector<std::int64_t>>();
@@ -195,27 +190,13 @@ class OpArguments {
     take(r.reverse);
   }
 
-  /// The name of the next setting, which now has its default if it was not given.
+  /// The name of the next setting.
   std::string setting() {
     const std::string_view declared = cut(declared_, ',');
-    std::string name(declared.substr(0, declared.find_first_of(":= ")));
-    const auto fallback = defaults_.values().find(name);
-    if (any_given_ && fallback != defaults_.values().end() && !with_.values().contains(name))
-      with_.set(name, fallback->second);
-    return name;
-  }
-  /// The value of the next setting. Where none are given, the default takes less time than with_ does.
-  template <class T, class Take>
-  T given_or_default(const Take& take_given) {
-    const std::string name = setting();
-    const auto found = defaults_.values().find(name);
-    if (!any_given_ && found != defaults_.values().end())
-      if (const T* fallback = std::get_if<T>(&found->second)) return *fallback;
-    return take_given(name);
+    return std::string(declared.substr(0, declared.find_first_of(":= ")));
   }
   std::int64_t integer(std::int64_t low, std::int64_t high) {
-    return given_or_default<std::int64_t>(
-        [&](const std::string& name) { return with_.take_integer(name, 0, low, high); });
+    return with_.take_integer(setting(), 0, low, high);
   }
   template <class Number>
   std::vector<Number> integers(const std::string& name) {
@@ -230,9 +211,7 @@ class OpArguments {
   std::string op_;
   std::vector<Tensor> tensors_;
   std::size_t at_ = 0;  // the next of them
-  Options with_;
-  bool any_given_;
-  const Options& defaults_;
+  Options with_;               // with the defaults of those that were not given
   std::string_view declared_;  // the settings that are left
 };
 
@@ -347,6 +326,7 @@ const NamedOp named_ops[] = {
     {"layer_norm", "x weight? bias?; epsilon=1e-5", "(x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis.", run<layer_norm>},
     {"rms_norm", "x weight?; epsilon=1e-5", "x / sqrt(mean(x^2) + epsilon) * weight over the last axis.", run<rms_norm>},
     {"rotary", "x cosines sines", "x [B, N, H, dh] with elements i and i + dh / 2 at position n rotated by the angle whose cosine and sine, both [N, dh / 2], are given (rotary positions).", run<rotary>},
+    {"dropout", "x; p: number, seed: int, step: int, stream=0", "x with elements zeroed with probability p, chosen by (seed, step, stream), and the others divided by 1 - p.", run<dropout>},
     {"dropout_add", "x residual; p: number, seed: int, step: int, stream=0", "residual + dropout(x), in one pass.", run<dropout_add>},
     {"add_layer_norm", "x residual weight? bias?; p=0.0, seed=0, step=0, stream=0, epsilon=1e-5 -> sum normalised", "dropout_add(x, residual) and its layer_norm, in one pass each way.", run<add_layer_norm>},
     {"add_rms_norm", "x residual weight?; p=0.0, seed=0, step=0, stream=0, epsilon=1e-5 -> sum normalised", "dropout_add(x, residual) and its rms_norm, in one pass each way.", run<add_rms_norm>},
@@ -482,11 +462,6 @@ heed_status heed_linear(const heed_tensor* x, const heed_tensor* weight, const h
   return guarded_tensor(__func__, out, [&] {
     return linear(tensor_of(x, "x"), tensor_of(weight, "weight"), optional_tensor(bias, "bias"));
   });
-}
-
-heed_status heed_dropout(const heed_tensor* x, double p, uint64_t seed, uint32_t step, uint32_t stream,
-                         heed_tensor** out) {
-  return guarded_tensor(__func__, out, [&] { return dropout(tensor_of(x, "x"), p, {seed, step, stream}); });
 }
 
 heed_status heed_cross_entropy(const heed_tensor* logits, const heed_tensor* targets, double smoothing,
