@@ -27,8 +27,6 @@ CASES = {
     **{name: [] for name in BOTH_WAYS},
     **{name + ":causal": ["--causal"] for name in BOTH_WAYS},
     **{name: ["--causal"] for name in CAUSAL},
-    **{f"synthesizer_{kind}": [] for kind in ("dense", "random", "random_fixed", "factorized_dense",
-                                              "factorized_random", "mixture")},
     **{name: [] for name in ("hard_coded_gaussian", "fastformer", "linformer", "bigbird", "fnet",
                              "routing_transformer", "nystromformer", "local", "sinkhorn")},
     "longformer": WINDOW,

@@ -52,15 +52,11 @@ def run(*command):
     return json.loads(finished(command)[0].splitlines()[0])
 
 
-def compared(pairs, heed, torch, pick=statistics.median):
-    """The ratios of two commands. They take turns, since what else a machine does moves figures."""
-    rows = [(run(*heed), run(*torch)) for _ in range(pairs)]
-    return ratios(*zip(*rows), pick)
-
-
-def ratios(heed, torch, pick):
-    """Time and peak memory of the runs of both sides, and what they are to each other. Both must
-    have the same model."""
+def compared(pairs, heed_command, torch_command, pick=statistics.median):
+    """Time and peak memory of two commands, and what they are to each other. Both must have one
+    model. They take turns, since what else a machine does moves figures."""
+    rows = [(run(*heed_command), run(*torch_command)) for _ in range(pairs)]
+    heed, torch = zip(*rows)
     counts = heed[0]["parameters"], torch[0]["parameters"]
     if counts[0] != counts[1]:
         sys.exit(f"heed's model has {counts[0]} parameters, PyTorch's {counts[1]}")
