@@ -133,11 +133,9 @@ using Behind = decltype(object_type(std::declval<Handle*>()));
 /// The table of all handles. A handle is a number disguised as a pointer: it is looked up, never
 /// dereferenced, and never reused, so that a freed one is recognised.
 std::uintptr_t add_object(Kind kind, std::shared_ptr<void> object);
-/// Returns the object; throws a BadArgument that names the argument if there is none of this kind.
-std::shared_ptr<void> find_object(Kind kind, std::uintptr_t handle, const char* argument);
-/// Removes and returns the object; null if there is none.
-std::shared_ptr<void> take_object(Kind kind, std::uintptr_t handle);
-std::int64_t object_count();
+/// Returns the object, which `take` removes from the table; throws a BadArgument that names the
+/// argument if there is none of this kind.
+std::shared_ptr<void> find_object(Kind kind, std::uintptr_t handle, const char* argument, bool take = false);
 /// Returns the kind that the handle claims; any number if it is not a handle.
 Kind kind_of(std::uintptr_t handle);
 
@@ -207,6 +205,18 @@ Options settings_of(const char* json);
 /// Returns all ops, for heed_list().
 std::string op_names_json();
 
+/// What a mechanism can, as heed_list() and heed_register_attention() name it.
+inline constexpr std::pair<const char*, bool Capabilities::*> capability_flags[] = {
+    {"causal", &Capabilities::causal},
+    {"strictly_causal", &Capabilities::strictly_causal},
+    {"cross", &Capabilities::cross},
+    {"cross_by_step", &Capabilities::cross_by_step},
+    {"any_length", &Capabilities::any_length},
+    {"as_heads", &Capabilities::as_heads},
+    {"deterministic", &Capabilities::deterministic},
+    {"padding", &Capabilities::padding},
+};
+
 /// Turns the current exception into a status, and its message into the last error of this thread.
 heed_status status_of_exception(const char* function) noexcept;
 
@@ -246,9 +256,7 @@ template <class Handle>
 void free_handle(const char* function, Handle* handle) noexcept {
   if (!handle) return;
   guarded(function, [&] {
-    const std::shared_ptr<void> last =
-        take_object(Behind<Handle>::kind, reinterpret_cast<std::uintptr_t>(handle));
-    if (!last) object_of(handle, "the handle");  // throws and says what it is
+    find_object(Behind<Handle>::kind, reinterpret_cast<std::uintptr_t>(handle), "the handle", true);
   });
 }
 

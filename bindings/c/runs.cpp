@@ -188,16 +188,9 @@ Json attention_list() {
     for (const auto& [name, has] :
          {std::pair("rotary", can.rotary), {"alibi", can.alibi}, {"relative", can.relative}})
       if (has) positions.push_back(name);
-    list.push_back({{"name", variant.name},
-                    {"causal", can.causal},
-                    {"cross", can.cross},
-                    {"any_length", can.any_length},
-                    {"padding", can.padding},
-                    {"strictly_causal", can.strictly_causal},
-                    {"cross_by_step", can.cross_by_step},
-                    {"deterministic", can.deterministic},
-                    {"positions", std::move(positions)},
-                    {"settings", std::move(settings)}});
+    Json& mechanism = list.emplace_back(
+        Json{{"name", variant.name}, {"positions", std::move(positions)}, {"settings", std::move(settings)}});
+    for (const auto& [name, flag] : capability_flags) mechanism[name] = can.*flag;
   }
   return list;
 }
@@ -268,33 +261,32 @@ struct TrainingCall {
 };
 
 /// Takes a member of the settings that is not a setting of a task.
-template <class Kind>
-void take_member(Json& object, const char* name, Kind, auto& value) {
+template <class Value>
+void take_member(Json& object, const char* name, Value& value) {
   const auto found = object.find(name);
   if (found == object.end()) return;
   try {
-    value = found->template get<Kind>();
+    value = found->template get<Value>();
   } catch (const Json::exception&) {
     throw SettingsError(concat_text("settings: \"", name, "\" cannot be ", dumped(*found)));
   }
   object.erase(found);
 }
+template <class Value>
+void take_member(Json& object, const char* name, std::optional<Value>& value) {
+  if (object.contains(name)) take_member(object, name, value.emplace());
+}
 
 TrainingCall training_call(const char* task, Json object, std::span<const heed_examples> examples,
                            const std::string& folder) {
   TrainingCall call;
-  const auto take = [&](const char* name, const auto& kind, auto& value) {
-    take_member(object, name, kind, value);
-  };
-  const bool flag = false;
-  const std::string text;
-  take("resume", flag, call.resume);
-  take("verify", flag, call.given.verify);
-  take("config", text, call.given.config);
-  take("attention", text, call.given.attention.attention);
-  take("decoder_attention", text, call.given.attention.decoder);
-  take("cross_attention", text, call.given.attention.cross);
-  take("preset", text, call.given.attention.preset);
+  take_member(object, "resume", call.resume);
+  take_member(object, "verify", call.given.verify);
+  take_member(object, "config", call.given.config);
+  take_member(object, "attention", call.given.attention.attention);
+  take_member(object, "decoder_attention", call.given.attention.decoder);
+  take_member(object, "cross_attention", call.given.attention.cross);
+  take_member(object, "preset", call.given.attention.preset);
   if (call.resume) call.given.resumed = folder;
   check_argument(task || call.resume, "task is NULL, and no run is resumed");
   call.entry = &task_entry(task ? task : open_run(settings_folder(folder), call.given.verify)->task());
@@ -434,12 +426,12 @@ std::string compared(const char* task, const char* settings, const heed_examples
   std::int64_t draws = 0;
   bool halving = false;
   if (object.contains("attention") && object["attention"].is_array())
-    take_member(object, "attention", attentions, attentions);
-  take_member(object, "seeds", seeds, seeds);
-  take_member(object, "grid", grid, grid);
+    take_member(object, "attention", attentions);
+  take_member(object, "seeds", seeds);
+  take_member(object, "grid", grid);
   const bool has_draws = object.contains("random");
-  take_member(object, "random", draws, draws);
-  take_member(object, "halving", halving, halving);
+  take_member(object, "random", draws);
+  take_member(object, "halving", halving);
   const TrainingCall call = training_call(task, std::move(object), std::span(examples, count), path);
   Settings base = training_settings(*call.entry, call.given);
   keep_examples(*call.entry, call.tables, path, base);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import operator
@@ -145,14 +146,11 @@ def _element(value: Any, column: Dict[str, Any], where: str) -> str:
     if column["is_name"]:
         if isinstance(value, (bool, np.bool_)):
             return "true" if value else "false"
-        try:
-            return str(operator.index(value))
-        except TypeError:
-            pass
         if isinstance(value, (float, np.floating)) and float(value).is_integer():
-            return str(int(value))  # a column of numbers in which some are missing
-        raise TypeError(f"{where} is {value!r}; expected a text or a whole number")
-    raise TypeError(f"{where} is {value!r}; expected a text")
+            value = int(value)  # a column of numbers in which some are missing
+        with contextlib.suppress(TypeError):
+            return str(operator.index(value))
+    raise TypeError(f"{where} is {value!r}; expected a text{' or a whole number' * column['is_name']}")
 
 
 def _label_type(values: List[Any], where: str) -> str:
@@ -167,12 +165,10 @@ def _label_type(values: List[Any], where: str) -> str:
 
 def _number(value: Any, where: str) -> str:
     """Converts a number, or a text that contains one, to text."""
-    try:
-        if isinstance(value, (bool, np.bool_)):
-            raise TypeError
-        return repr(float(value))
-    except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"{where} is {value!r}; expected a number") from None
+    if not isinstance(value, (bool, np.bool_)):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            return repr(float(value))
+    raise TypeError(f"{where} is {value!r}; expected a number")
 
 
 def _is_list(value: Any) -> bool:
@@ -407,15 +403,15 @@ class Run(_Handle):
         target = lib.path_of(path)
         if os.path.exists(target) and not overwrite:
             raise lib.Error(f"{target} exists; overwrite=True replaces it")
-        handle, temporary = tempfile.mkstemp(prefix=".heed-", dir=os.path.dirname(os.path.abspath(target)))
+        temporary = f"{target}.{os.getpid()}.{threading.get_ident()}"
         try:
-            with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as packed:
+            with zipfile.ZipFile(temporary, "x", zipfile.ZIP_STORED) as packed:
                 for name, content in self._files():
                     packed.writestr(zipfile.ZipInfo(name), content)
-            os.chmod(temporary, 0o666 & ~_umask())
             os.replace(temporary, target)
         except BaseException:
-            os.unlink(temporary)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
             raise
 
     def _files(self) -> Iterator[Tuple[str, bytes]]:
@@ -429,7 +425,9 @@ class Run(_Handle):
         if self._handle is None:
             return "<heed.Run, closed>"
         found = self._describe()
-        mechanism = _mechanism(found["settings"].get("model", {}))
+        model = found["settings"].get("model", {})
+        mechanisms = [model.get(name) for name in ("encoder_attention", "decoder_attention")]
+        mechanism = next((f" with {name}" for name in mechanisms if isinstance(name, str)), "")
         count = sum(parameter.size for parameter in self.model.parameters().values())
         classes = f", {len(found['classes'])} classes" if found["classes"] else ""
         return f"<heed.Run of {found['task']}{mechanism}, {count:,} parameters{classes}, in {self.folder!r}>"
@@ -665,20 +663,6 @@ def _assignments(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]
         else:
             plain = lib.setting_of(value, f"{prefix}{name}")
             yield f"{prefix}{name}={plain if isinstance(plain, str) else json.dumps(plain)}"
-
-
-def _mechanism(model: Dict[str, Any]) -> str:
-    """Returns the encoder's mechanism or, without an encoder, the decoder's."""
-    for name in ("encoder_attention", "decoder_attention"):
-        if isinstance(model.get(name), str):
-            return f" with {model[name]}"
-    return ""
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 class AnswerQueue(_Handle):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pathlib
-import pickle
 import warnings
 from typing import Any, Callable, Dict, Mapping, Optional, Union
 
@@ -23,11 +22,6 @@ try:
     from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 except ImportError as error:
     raise ImportError("heed.sklearn needs scikit-learn: pip install scikit-learn") from error
-
-try:
-    import cloudpickle  # comes with joblib, without which there is no scikit-learn
-except ImportError:
-    from joblib.externals import cloudpickle  # before its version 1.6
 
 from . import _library as lib
 from ._library import Path
@@ -120,15 +114,12 @@ class _Estimator(_OfTexts):
         run = state.pop("run_", None)
         if run is not None:
             state["_files"] = dict(run._files())
-        if state.get("on_progress") is not None:  # pickle itself takes neither lambdas nor a stream
-            state["_on_progress"] = cloudpickle.dumps(state.pop("on_progress"))
+        state["on_progress"] = None  # pickle takes neither lambdas nor a stream
         return state
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         state = dict(state)
-        files, told = state.pop("_files", None), state.pop("_on_progress", None)
-        if told is not None:
-            state["on_progress"] = pickle.loads(told)
+        files = state.pop("_files", None)
         super().__setstate__(state)
         if files is None:
             return
@@ -154,8 +145,8 @@ class Classifier(ClassifierMixin, _Estimator):
     - ``on_progress``: as in ``heed.train``. Without it, ``verbose`` shows a progress line.
     - ``out``: the folder of the run, which must be new for each fit.
 
-    A fitted estimator has ``classes_`` and ``run_``, the trained run. Pickling it includes the run's files and
-    ``on_progress``, even a lambda.
+    A fitted estimator has ``classes_`` and ``run_``, the trained run. Pickling it includes the run's files, but not
+    ``on_progress``.
     """
 
     _task = "classify"

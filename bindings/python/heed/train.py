@@ -263,9 +263,10 @@ def _given(
     for name, value in others.items():
         if value is not None and name in given:
             raise TypeError(f"{name!r} is given twice: in settings, and as a keyword")
-    kind = tasks().get(task)
+    lib.result_text("heed_task_settings", lib.encoded(task, "task"), 1)  # whose error names the nearest task
+    kind = tasks()[task]
     tables = dict(tables)
-    names_of = column_names(kind, tables) if kind else {}
+    names_of = column_names(kind, tables)
     shared: List[Tuple[str, Any]] = [("valid", valid), ("test", test), *tables.items()]
     parts = []
     if examples:
@@ -285,7 +286,7 @@ def _given(
         elif part in ("valid", "test") and isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
             given[f"{setting}_fraction"] = float(value)
         else:
-            parts.append(_part(kind, task, part, value, names_of, missing))
+            parts.append(table_of(kind, part, value, names_of, missing))
             if parts[-1].has_lists and task == "classify":
                 given.setdefault("data.label_separator", "|")
             if part == "train" and task in ("classify", "match"):
@@ -308,14 +309,6 @@ def resume(
     return _train(None, dict(settings or {}, resume=True, verify=verify), [], folder, on_progress)
 
 
-def _part(
-    kind: Optional[Dict[str, Any]], task: str, part: str, value: Any, names_of: Dict[str, str], missing: str,
-) -> "Table":
-    if kind is None:  # the library names the nearest
-        lib.result_text("heed_task_settings", lib.encoded(task, "task"), 1)
-    return table_of(kind, part, value, names_of, missing)
-
-
 _until_the_end: List[Any] = []
 
 
@@ -331,7 +324,7 @@ def _train(
         if lib.ending():
             _until_the_end.append(temporary)  # the program removes it, not a thread that may not get to its end
         elif temporary and os.path.exists(os.path.join(folder, "config.json")):
-            _keep(temporary)
+            temporary._finalizer.detach()  # type: ignore[attr-defined]
             warnings.warn(f"the run stays in {folder}; heed.resume() goes on with it", stacklevel=3)
         raise
     run = Run(handle)
@@ -353,7 +346,3 @@ def _called(
     name = None if task is None else lib.encoded(task, "task")
     with lib.interruptible():
         return call(function, name, lib.settings_json(given), structs, len(parts), lib.encoded(folder), progress, None)
-
-
-def _keep(folder: "tempfile.TemporaryDirectory[str]") -> None:
-    folder._finalizer.detach()  # type: ignore[attr-defined]
