@@ -20,6 +20,7 @@ JSON lines. Prints a Markdown table of the accuracy on the test. Needs scikit-le
                   rival, one process each
 """
 
+import collections
 import csv
 import io
 import json
@@ -152,10 +153,7 @@ def overlap_features(rows, idf):
 
 
 def inverse_frequencies(texts):
-    counts = {}
-    for words in map(words_of, texts):
-        for word in words:
-            counts[word] = counts.get(word, 0) + 1
+    counts = collections.Counter(word for text in texts for word in words_of(text))
     weights = {word: math.log(len(texts) / count) for word, count in counts.items()}
     return {"": math.log(len(texts))} | weights
 

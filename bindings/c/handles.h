@@ -205,7 +205,7 @@ Options settings_of(const char* json);
 /// Returns all ops, for heed_list().
 std::string op_names_json();
 
-/// What a mechanism can, as heed_list() and heed_register_attention() name it.
+/// The capabilities of a mechanism, as heed_list() and heed_register_attention() name them.
 inline constexpr std::pair<const char*, bool Capabilities::*> capability_flags[] = {
     {"causal", &Capabilities::causal},
     {"strictly_causal", &Capabilities::strictly_causal},

@@ -332,11 +332,6 @@ def _objects(parameters: Union[Parameters, Iterable[Parameters]]) -> List[Union[
     return list(found.values())
 
 
-def _listed(parameters: Any) -> Any:
-    """Lists parameters or groups, so that they can be read twice; what is no list stays."""
-    return list(parameters) if isinstance(parameters, Iterable) and not isinstance(parameters, (str, np.ndarray)) else parameters
-
-
 Group = Mapping[str, Any]
 _OF_A_GROUP = ("params", "learning_rate", "weight_decay")
 
@@ -380,7 +375,9 @@ class Optimizer(_Handle):
         adamw: Union[None, Parameters, Iterable[Parameters]] = None, **settings: Union[float, str],
     ) -> None:
         self.learning_rate = learning_rate = lib.number_of(learning_rate, "learning_rate")
-        given: Any = parameters if isinstance(parameters, (Tensor, Module, dict)) else _listed(parameters)
+        given: Any = parameters
+        if isinstance(given, Iterable) and not isinstance(given, (Tensor, Module, dict, str, np.ndarray)):
+            given = list(given)  # it is read twice
         is_group = [isinstance(group, Mapping) and "params" in group for group in given] if isinstance(given, list) else []
         if any(is_group) and not all(is_group):
             raise TypeError("an optimizer takes groups, all of them with \"params\", or parameters, not both in one list")

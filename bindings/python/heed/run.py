@@ -13,7 +13,7 @@ import threading
 import warnings
 import zipfile
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -244,9 +244,9 @@ class Table:
         missing: str = "error",
     ) -> None:
         names = [column["name"] for column in columns]
-        if len(given) > len(columns) or len(given) < sum(not column["optional"] for column in columns):
-            lacks = [column["name"] for column in columns[len(given):] if not column["optional"]]
-            said = f" and no {' and no '.join(lacks)}" if lacks else ""
+        lacks = [column["name"] for column in columns[len(given):] if not column["optional"]]
+        if lacks or len(given) > len(columns):
+            said = "".join(f" and no {name}" for name in lacks)
             raise TypeError(f"{task} takes {', '.join(names)} as the columns of {part!r}, but got {len(given)}{said}")
         found = [_values(values, name) for values, name in zip(given, names)]
         for name, values in zip(names, found):
@@ -364,7 +364,12 @@ class Run(_Handle):
         """
         named = lib.path_of(folder, "folder")
         if os.path.isfile(named):
-            return cls._unpacked(named, device=device, weights=weights, config=config, settings=settings, verify=verify)
+            try:
+                with zipfile.ZipFile(named) as packed:
+                    files = ((name, packed.read(name)) for name in packed.namelist())
+                    return cls._of_files(files, device=device, weights=weights, config=config, settings=settings, verify=verify)
+            except zipfile.BadZipFile as error:
+                raise lib.Error(f"{named} is neither the folder of a run nor a file that Run.save() wrote: {error}") from None
         path = None if config is None else lib.path_of(config, "config")
         given: Dict[str, Any] = dict(device=device, weights=weights, config=path, verify=verify)
         if isinstance(settings, str):
@@ -375,20 +380,20 @@ class Run(_Handle):
         return run
 
     @classmethod
-    def _unpacked(cls, path: str, **given: Any) -> "Run":
-        """Opens a run from a file, unpacked into a temporary folder."""
+    def _of_files(cls, files: Iterable[Tuple[str, bytes]], **given: Any) -> "Run":
+        """Opens a run in a temporary folder, into which it writes these files."""
         temporary = lib.temporary_folder()
-        try:
-            with zipfile.ZipFile(path) as packed:
-                for name in packed.namelist():
-                    if name != os.path.basename(name) or name in ("", ".", ".."):
-                        raise lib.Error(f"{path}: it has {name!r}, which is no file of a run")
-                    packed.extract(name, temporary.name)
-        except zipfile.BadZipFile as error:
-            raise lib.Error(f"{path} is neither the folder of a run nor a file that Run.save() wrote: {error}") from None
+        for name, content in files:
+            if name != os.path.basename(name) or name in ("", ".", ".."):
+                raise lib.Error(f"{name!r} is no file of a run")
+            with open(os.path.join(temporary.name, name), "wb") as file:
+                file.write(content)
         run = cls.open(temporary.name, **given)
         run._temporary = temporary
         return run
+
+    def __reduce__(self) -> Any:
+        return Run._of_files, (list(self._files()),)
 
     def save(self, path: Path, *, overwrite: bool = False) -> None:
         """Writes the run to one zip file, completely or not at all. Run.open() reads it on any machine.

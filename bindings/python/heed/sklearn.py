@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pathlib
 import warnings
 from typing import Any, Callable, Dict, Mapping, Optional, Union
 
@@ -110,24 +109,7 @@ class _Estimator(_OfTexts):
         return {name: value for name, value in given.items() if value is not None}
 
     def __getstate__(self) -> Dict[str, Any]:
-        state = dict(super().__getstate__())
-        run = state.pop("run_", None)
-        if run is not None:
-            state["_files"] = dict(run._files())
-        state["on_progress"] = None  # pickle takes neither lambdas nor a stream
-        return state
-
-    def __setstate__(self, state: Dict[str, Any]) -> None:
-        state = dict(state)
-        files = state.pop("_files", None)
-        super().__setstate__(state)
-        if files is None:
-            return
-        temporary = lib.temporary_folder()
-        for name, content in files.items():
-            pathlib.Path(temporary.name, os.path.basename(name)).write_bytes(content)
-        self.run_ = Run.open(temporary.name)
-        self.run_._temporary = temporary
+        return dict(super().__getstate__(), on_progress=None)  # pickle takes neither lambdas nor a stream
 
 
 class Classifier(ClassifierMixin, _Estimator):
@@ -256,7 +238,7 @@ class Embedder(TransformerMixin, _OfTexts):
 
     >>> make_pipeline(Embedder("runs/embed"), LogisticRegression()).fit(texts, labels)
 
-    ``run``: the run's folder, or a file of ``Run.save()``.
+    ``run``: the run's folder, or a file of ``Run.save()``. Pickling a fitted Embedder includes the run's files.
     """
 
     def __init__(self, run: Optional[Path] = None) -> None:
@@ -264,9 +246,6 @@ class Embedder(TransformerMixin, _OfTexts):
 
     def fit(self, X: Any, y: Any = None) -> "Embedder":
         """Opens the run; learns nothing. Raises heed.Error if there is no run, and ValueError for another task."""
-        return self._open()
-
-    def _open(self) -> "Embedder":
         if self.run is None:
             raise ValueError("Embedder needs run: the folder of a run of embed_text")
         opened = Run.open(self.run)
@@ -282,21 +261,6 @@ class Embedder(TransformerMixin, _OfTexts):
         if not any(answer.vector for answer in answers):  # an answer that has the width
             answers.extend(self.run_.predict(["a"]))
         return np.nan_to_num(answers.vectors[:count])
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "run_")
-
-    def __getstate__(self) -> Dict[str, Any]:
-        state = dict(super().__getstate__())
-        state["_is_open"] = state.pop("run_", None) is not None
-        return state
-
-    def __setstate__(self, state: Dict[str, Any]) -> None:
-        state = dict(state)
-        is_open = state.pop("_is_open")
-        super().__setstate__(state)
-        if is_open:
-            self._open()
 
 
 def _names(classes: np.ndarray) -> list:

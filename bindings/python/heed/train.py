@@ -161,9 +161,7 @@ def cross_validate(
     given["data.folds"] = folds
     with tempfile.TemporaryDirectory(prefix="heed-folds-") as temporary:
         folder = os.path.join(temporary, "folds") if out is None else lib.path_of(out, "out")
-        found: Dict[str, Any] = json.loads(
-            _called(lib.result_text, "heed_cross_validate", task, given, parts, folder, on_progress))
-        return found
+        return _called(lib.result_json, "heed_cross_validate", task, given, parts, folder, on_progress)  # type: ignore[no-any-return]
 
 
 class Comparison:
@@ -234,7 +232,7 @@ def compare(
     given.update(attention=_listed(attention, "attention") if names else attention, seeds=_listed(seeds, "seeds"), halving=halving,
                  random=random, grid={name: _varied(values, name) for name, values in (grid or {}).items()})
     folder = lib.path_of(out, "out")
-    found = json.loads(_called(lib.result_text, "heed_compare_trainings", task, given, parts, folder, on_progress))
+    found = _called(lib.result_json, "heed_compare_trainings", task, given, parts, folder, on_progress)
     return Comparison(found, folder)
 
 
@@ -267,12 +265,9 @@ def _given(
     kind = tasks()[task]
     tables = dict(tables)
     names_of = column_names(kind, tables)
-    shared: List[Tuple[str, Any]] = [("valid", valid), ("test", test), *tables.items()]
+    learned: Any = None if not examples else examples[0] if len(examples) == 1 else examples
     parts = []
-    if examples:
-        first = examples[0] if len(examples) == 1 else examples
-        shared.insert(0, ("train", first))
-    for part, value in shared:
+    for part, value in [("train", learned), ("valid", valid), ("test", test), *tables.items()]:
         setting = "data.file" if part == "train" else f"data.{part}"
         if value is None:
             continue
