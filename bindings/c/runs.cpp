@@ -256,8 +256,8 @@ Examples read_examples(const heed_examples& given) {
 struct TrainingCall {
   const TaskEntry* entry = nullptr;
   GivenSettings given;
-  bool resume = false;
-  std::vector<Examples> tables;
+  TrainRequest request;
+  std::vector<Examples> tables;  // of the request
 };
 
 /// Takes a member of the settings that is not a setting of a task.
@@ -277,23 +277,27 @@ void take_member(Json& object, const char* name, std::optional<Value>& value) {
   if (object.contains(name)) take_member(object, name, value.emplace());
 }
 
-TrainingCall training_call(const char* task, Json object, std::span<const heed_examples> examples,
-                           const std::string& folder) {
+TrainingCall training_call(const char* task, Json object, const heed_examples* examples, std::size_t count,
+                           const char* folder) {
+  check_argument(examples != nullptr || count == 0, "examples is NULL");
   TrainingCall call;
-  take_member(object, "resume", call.resume);
+  call.request.folder = text_of(folder, "folder");
+  take_member(object, "resume", call.request.resume);
   take_member(object, "verify", call.given.verify);
   take_member(object, "config", call.given.config);
   take_member(object, "attention", call.given.attention.attention);
   take_member(object, "decoder_attention", call.given.attention.decoder);
   take_member(object, "cross_attention", call.given.attention.cross);
   take_member(object, "preset", call.given.attention.preset);
-  if (call.resume) call.given.resumed = folder;
-  check_argument(task || call.resume, "task is NULL, and no run is resumed");
+  call.request.verify = call.given.verify;
+  if (call.request.resume) call.given.resumed = folder;
+  check_argument(task || call.request.resume, "task is NULL, and no run is resumed");
   call.entry = &task_entry(task ? task : open_run(settings_folder(folder), call.given.verify)->task());
   call.given.settings = given_settings(*call.entry, dumped(object), "settings");
   for (const GivenSetting& setting : call.given.settings) refuse_threads(setting.name);
-  call.given.own_data = !examples.empty();
-  for (const heed_examples& table : examples) call.tables.push_back(read_examples(table));
+  call.given.own_data = count > 0;
+  for (const heed_examples& table : std::span(examples, count)) call.tables.push_back(read_examples(table));
+  call.request.examples = call.tables;
   return call;
 }
 
@@ -367,23 +371,15 @@ template <class Train>
 std::pair<std::string, bool> trained(const char* task, const char* json, const heed_examples* examples,
                                      std::size_t count, const char* folder, TrainingCalls calls,
                                      const Train& train_them) {
-  const std::string path = text_of(folder, "folder");
-  check_argument(examples != nullptr || count == 0, "examples is NULL");
-  const TrainingCall call =
-      training_call(task, settings_object<Json>(json), std::span(examples, count), path);
-  TrainRequest request;
-  request.folder = path;
-  request.resume = call.resume;
-  request.verify = call.given.verify;
-  request.callbacks = calls.callbacks();
-  request.examples = call.tables;
+  TrainingCall call = training_call(task, settings_object<Json>(json), examples, count, folder);
+  call.request.callbacks = calls.callbacks();
   calls.during([&] {
     std::vector<std::string> notes;
     const Settings settings = training_settings(*call.entry, call.given, &notes);
-    for (const std::string& note : notes) request.callbacks.message(note);
-    train_them(*call.entry, settings, request);
+    for (const std::string& note : notes) call.request.callbacks.message(note);
+    train_them(*call.entry, settings, call.request);
   });
-  return {path, request.verify};
+  return {folder, call.request.verify};
 }
 
 // --- comparisons
@@ -416,9 +412,7 @@ std::string json_of(const Comparison& found, const std::string& folder) {
 
 std::string compared(const char* task, const char* settings, const heed_examples* examples, std::size_t count,
                      const char* folder, TrainingCalls calls) {
-  const std::string path = text_of(folder, "folder");
   check_argument(task != nullptr, "task is NULL");
-  check_argument(examples != nullptr || count == 0, "examples is NULL");
   auto object = settings_object<Json>(settings);
   std::vector<std::string> attentions;
   std::vector<std::int64_t> seeds;
@@ -432,7 +426,8 @@ std::string compared(const char* task, const char* settings, const heed_examples
   const bool has_draws = object.contains("random");
   take_member(object, "random", draws);
   take_member(object, "halving", halving);
-  const TrainingCall call = training_call(task, std::move(object), std::span(examples, count), path);
+  const TrainingCall call = training_call(task, std::move(object), examples, count, folder);
+  const std::string path = call.request.folder;
   Settings base = training_settings(*call.entry, call.given);
   keep_examples(*call.entry, call.tables, path, base);
   if (seeds.empty()) seeds = {base.read<RuntimeSettings>("").seed};
