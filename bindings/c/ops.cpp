@@ -94,10 +94,7 @@ class OpArguments {
   /// value after its '=', or 0 or none.
   OpArguments(const std::string& op, std::string_view takes, const Options& defaults,
               const heed_tensor* const* tensors, std::size_t count, Options with)
-      : op_(op),
-        defaults_(defaults),
-        with_(std::move(with)),
-        declared_(takes) {
+      : op_(op), defaults_(defaults), with_(std::move(with)), declared_(takes) {
     for (const auto& [name, value] : defaults.values())
       if (!with_.values().empty() && !with_.values().contains(name)) with_.set(name, value);
     check_argument(tensors != nullptr || count == 0, "inputs is NULL");
@@ -227,7 +224,7 @@ class OpArguments {
   std::vector<Tensor> tensors_;
   std::size_t at_ = 0;  // the next of them
   const Options& defaults_;
-  Options with_;  // what is given and, if anything is, the other defaults
+  Options with_;               // what is given and, if anything is, the other defaults
   std::string_view declared_;  // the settings that are left
 };
 
