@@ -1,4 +1,4 @@
-"""The PyTorch side of compare_attention.py: every mechanism as well as PyTorch's operations allow.
+"""PyTorch in `compare_torch.py --attention`: every mechanism as well as its operations allow.
 
 Fused attention wherever scores are a product, blocks and windows as batches of small attentions,
 one product for query, key and value. A mechanism is a method of x [B, N, width] of its name."""

@@ -17,17 +17,6 @@ def plain_parser(description, **settings):
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter, **settings)
 
 
-def parser_of(description, program):
-    """The options of a comparison of `program` with something else."""
-    parser = plain_parser(description)
-    parser.add_argument("--heed", default=BIN / program,
-                        help=f"the program {program} (default: that of the release build)")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--pairs", type=int, default=3,
-                        help="alternating runs of each side (default 3)")
-    return parser
-
-
 def ended(process, error, stopped=False):
     """Waits for a process, and returns the resources that it and its processes used. Ends this
     program with the errors of one that fails, unless it was stopped from here."""
