@@ -68,8 +68,7 @@ class OptimizerObject {
 
 /// Leaves, and the parameters of modules.
 struct Leaves {
-  std::vector<std::shared_ptr<void>> owners;  // of the tensors
-  std::vector<NamedTensor> parameters;        // each once
+  std::vector<NamedTensor> parameters;  // each once
   std::vector<std::shared_ptr<ModuleObject>> modules;
   std::vector<std::shared_ptr<Tensor>> tensors;  // those that belong to no module
 };

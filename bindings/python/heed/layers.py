@@ -297,7 +297,7 @@ def attentions() -> Dict[str, Dict[str, Any]]:
     >>> for setting in heed.attentions()["longformer"]["settings"]:
     ...     print(setting["name"], setting["default"], setting["range"], setting["help"])
 
-    "causal", "cross", "any_length", "padding", "strictly_causal", "cross_by_step" and "deterministic" are bools.
+    "causal", "cross", "any_length", "as_heads", "padding", "strictly_causal", "cross_by_step" and "deterministic" are bools.
     "positions" lists the values of attention(positions=...). Settings have "name", "type", "default", "range",
     "help" and, if they depend on another setting, "beside", such as {"form": "local"}. Defaults that depend on the
     layer are those for 4 heads of width 16 and 256 positions.
