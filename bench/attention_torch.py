@@ -1,4 +1,4 @@
-"""The PyTorch side of compare_attention.py: every mechanism as well as PyTorch's operations allow.
+"""PyTorch in `compare_torch.py --attention`: every mechanism as well as its operations allow.
 
 Fused attention wherever scores are a product, blocks and windows as batches of small attentions,
 one product for query, key and value. A mechanism is a method of x [B, N, width] of its name."""
@@ -104,11 +104,11 @@ class Layer(nn.Module):
     def linear(self, name, x, to=None, bias=False):
         return self.module(name, lambda: nn.Linear(x.shape[-1], to or self.width, bias))(x)
 
-    def weight(self, name, *shape, fill=None, trained=True):
+    def weight(self, name, *shape, fill=None):
         if name not in self._parameters:
             scale = math.sqrt(shape[-2]) if fill is None else 1
             values = torch.randn(shape) / scale if fill is None else torch.full(shape, float(fill))
-            self.register_parameter(name, nn.Parameter(values, requires_grad=trained))
+            self.register_parameter(name, nn.Parameter(values))
         return self._parameters[name]
 
     def constant(self, name, make):
@@ -126,60 +126,10 @@ class Layer(nn.Module):
     def project(self, y):
         return self.linear("output", merge(y))
 
-    # --- scores that are a product, or synthesized
+    # --- scores that are a product
 
     def dot_product(self, x):
         return self.project(attend(*self.parts(x), is_causal=self.causal))
-
-    def synthesized(self, x, logits):
-        (v,) = self.parts(x, 1)
-        return self.project(torch.softmax(logits, -1) @ v)
-
-    def factorized(self, x, rows, columns):
-        (v,) = self.parts(x, 1)
-        return self.project(attend(rows, columns, v, scale=1.0))
-
-    def hidden_rows(self, x):  # [B, H, N, n]
-        w = self.weight("w1", self.heads, self.width, self.size)
-        return torch.relu(self.split(x @ w.transpose(0, 1).reshape(self.width, -1)))
-
-    def synthesizer_dense(self, x):
-        columns = self.weight("w2", self.heads, self.size, self.length).transpose(1, 2)
-        return self.factorized(x, self.hidden_rows(x), columns.expand(x.shape[0], -1, -1, -1))
-
-    def synthesizer_random(self, x, trained=True):
-        shape = 1, self.heads, self.length, self.length
-        return self.synthesized(x, self.weight("r", *shape, trained=trained))
-
-    def synthesizer_random_fixed(self, x):
-        return self.synthesizer_random(x, trained=False)
-
-    def synthesizer_factorized_dense(self, x):
-        a = math.ceil(math.sqrt(self.length))
-        b = math.ceil(self.length / a)
-        while math.gcd(a, b) > 1:
-            b += 1
-        hidden = self.hidden_rows(x)
-
-        def tiled(name, size):
-            rows = hidden @ self.weight(name, self.heads, self.size, size)
-            return rows.repeat(1, 1, 1, math.ceil(self.length / size))[..., : self.length]
-
-        return self.synthesized(x, tiled("wa", a) * tiled("wb", b))
-
-    def synthesizer_factorized_random(self, x):
-        shape = self.heads, self.length, 8
-        rows, columns = (self.weight(name, *shape).expand(x.shape[0], -1, -1, -1)
-                         for name in ("r1", "r2"))
-        return self.factorized(x, rows, columns)
-
-    def synthesizer_mixture(self, x):
-        q, k, v = self.parts(x)
-        r = self.weight("r", 1, self.heads, self.length, self.length)
-        alpha = self.weight("alpha", 2, self.heads, fill=0)
-        random, dot = torch.softmax(alpha, 0).view(2, 1, self.heads, 1, 1)
-        scores = (q * (dot / math.sqrt(self.size))) @ k.transpose(2, 3) + random * r
-        return self.project(torch.softmax(scores, -1) @ v)
 
     def hard_coded_gaussian(self, x, reach=7):
         """A convolution of every channel with the density of its head, of seven deviations."""

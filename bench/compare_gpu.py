@@ -52,26 +52,22 @@ def same_gpu(torch, device):
              f"CUDA has {', '.join(found)}; choose with --device")
 
 
-class Timer:
-    """Milliseconds of one call: the median of five rounds of a tenth of a second."""
+def milliseconds_of(torch, work):
+    """The time of one call: the median of five rounds of a tenth of a second."""
 
-    def __init__(self, torch):
-        self.torch = torch
-
-    def calls(self, work, count):
+    def calls(count):
         start = time.perf_counter()
         for _ in range(count):
             work()
-        self.torch.cuda.synchronize()
+        torch.cuda.synchronize()
         return (time.perf_counter() - start) / count
 
-    def __call__(self, work):
-        self.calls(work, 1)
-        warm_until = time.perf_counter() + 0.5  # an idle GPU raises its clocks meanwhile
-        while time.perf_counter() < warm_until:
-            once = self.calls(work, 1)
-        count = max(1, min(2000, int(0.1 / max(once, 1e-7))))
-        return 1000 * statistics.median(self.calls(work, count) for _ in range(5))
+    calls(1)
+    warm_until = time.perf_counter() + 0.5  # an idle GPU raises its clocks meanwhile
+    while time.perf_counter() < warm_until:
+        once = calls(1)
+    count = max(1, min(2000, int(0.1 / max(once, 1e-7))))
+    return 1000 * statistics.median(calls(count) for _ in range(5))
 
 
 def type_of(torch, name):
@@ -132,7 +128,7 @@ def read_safetensors(torch, path):
     return tensors
 
 
-def step(torch, timer, line, recorded):
+def step(torch, line, recorded):
     import torch_models
 
     model, _ = torch_models.build(line["case"], 0.0)
@@ -160,10 +156,10 @@ def step(torch, timer, line, recorded):
     eager = training_step(model.loss)
     first = recorded["losses"][0].item()
     line["losses_agree"] = abs(eager().item() / first - 1) < (1e-2 if half else 1e-4)
-    milliseconds = timer(eager)
+    milliseconds = milliseconds_of(torch, eager)
     line["compiled_ms"] = line["speed_compiled"] = None
     try:
-        line["compiled_ms"] = timer(training_step(torch.compile(model.loss)))
+        line["compiled_ms"] = milliseconds_of(torch, training_step(torch.compile(model.loss)))
         line["speed_compiled"] = round(line["compiled_ms"] / line["ms"], 3)
     except Exception as error:  # it needs a C compiler and Triton
         print(f"compare_gpu: torch.compile does not work here: {error}"[:300], file=sys.stderr)
@@ -176,7 +172,7 @@ def show(line, torch_ms):
     print(json.dumps(line), flush=True)
 
 
-def compare_steps(options, torch, timer):
+def compare_steps(options, torch):
     for case in options.cases:
         for precision in ("f32", "f16", "bf16"):
             command = [options.programs / "bench_steps", "--case", case, "--device", options.device,
@@ -187,11 +183,11 @@ def compare_steps(options, torch, timer):
                 with tempfile.TemporaryDirectory() as folder:
                     file = f"{folder}/recorded.safetensors"
                     peers.finished([*command, "--repeat", 1, "--record", file])
-                    milliseconds = step(torch, timer, line, read_safetensors(torch, file))
+                    milliseconds = step(torch, line, read_safetensors(torch, file))
             show(line, milliseconds)
 
 
-def compare_kernels(options, torch, timer):
+def compare_kernels(options, torch):
     printed = json.loads(peers.finished([
         options.programs / "ops_bench", "--device", options.device, "--benchmark_format=json",
         f"--benchmark_filter={options.kernels}", *options.flags])[0])
@@ -203,7 +199,7 @@ def compare_kernels(options, torch, timer):
         name = found["name"].removesuffix("/real_time")
         rates = {key: found[key] for key in ("FLOP/s", "B/s") if key in found}
         show({"name": name, "ms": found["real_time"] / 1e6} | rates,
-             timer(kernel(torch, name)) if torch else None)
+             milliseconds_of(torch, kernel(torch, name)) if torch else None)
         if torch:
             torch.cuda.empty_cache()
 
@@ -227,11 +223,10 @@ def main():
         options.kernels, options.cases = "^memory/f32/layer_norm", ["tiny"]
         options.flags = ["--benchmark_min_time=0.001"]
     torch = torch_with_cuda()
-    timer = torch and Timer(torch)
     if set(only) - {"step"}:
-        compare_kernels(options, torch, timer)
+        compare_kernels(options, torch)
     if "step" in only:
-        compare_steps(options, torch, timer)
+        compare_steps(options, torch)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,7 @@
     python3 bench/compare_simple.py ../shared/data --only mr rte --seeds 1 -- --threads 1
 
 DATA is a folder with the sets of SETS below, as they are distributed. Every program reads the same
-JSON lines. Prints a Markdown table of the accuracy on the test, for wikiqa of the mean average
-precision over the questions that have a right answer. Needs scikit-learn.
+JSON lines. Prints a Markdown table of the accuracy on the test. Needs scikit-learn.
 
     heed      classify or match with its defaults: mean and standard error of the seeds; it holds
               out the texts that it validates on from the training texts
@@ -21,6 +20,7 @@ precision over the questions that have a right answer. Needs scikit-learn.
                   rival, one process each
 """
 
+import collections
 import csv
 import io
 import json
@@ -104,7 +104,6 @@ SETS = {
              "#2 String"),
     "quora": (tsv, "dev.tsv", "test.tsv", 0, 1, 2),
     "rte": (tsv, "train.tsv", "dev.tsv", "label", "sentence1", "sentence2"),
-    "wikiqa": (tsv, "WikiQA-train.txt", "WikiQA-test.txt", 2, 0, 1),
     "kornli": (tsv, "dev.tsv", "test.tsv", "gold_label", "sentence1", "sentence2"),
     "farstail": (quoted, "train.csv", "test.csv", "label", "premise", "hypothesis"),
 }
@@ -154,30 +153,13 @@ def overlap_features(rows, idf):
 
 
 def inverse_frequencies(texts):
-    counts = {}
-    for words in map(words_of, texts):
-        for word in words:
-            counts[word] = counts.get(word, 0) + 1
+    counts = collections.Counter(word for text in texts for word in words_of(text))
     weights = {word: math.log(len(texts) / count) for word, count in counts.items()}
     return {"": math.log(len(texts))} | weights
 
 
-def mean_average_precision(rows, scores):
-    groups = {}
-    for (label, first, _), score in zip(rows, scores):
-        groups.setdefault(first, []).append((score, label != "1"))
-    precisions = []
-    for group in groups.values():
-        group.sort(key=lambda pair: (-pair[0], not pair[1]))  # of equal scores the wrong one first
-        ranks = [rank for rank, (_, wrong) in enumerate(group, 1) if not wrong]
-        if ranks:
-            found = [right / rank for right, rank in enumerate(ranks, 1)]
-            precisions.append(statistics.mean(found))
-    return statistics.mean(precisions)
-
-
-def rival(kind, metric, *files):
-    """Prints the metric as evaluate does."""
+def rival(kind, *files):
+    """Prints the accuracy as evaluate does."""
     from scipy.sparse import hstack
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
@@ -207,48 +189,42 @@ def rival(kind, metric, *files):
                 features[place] = u
     model = LogisticRegression(C=1 if pairs else 10, max_iter=1000)
     model.fit(features[0], [row[0] for row in train])
-    if metric == "map":
-        score = mean_average_precision(test, model.predict_proba(features[1])[:, 1])
-    else:
-        score = model.score(features[1], [row[0] for row in test])
-    print(json.dumps({metric: score}))
+    print(json.dumps({"accuracy": model.score(features[1], [row[0] for row in test])}))
 
 
 # --- the table
 
 
-def measured(metric, *commands):
-    """The metric in per cent that the last command prints, seconds and peak memory in MB."""
+def measured(*commands):
+    """The accuracy in per cent that the last command prints, seconds and peak memory in MB."""
     start, peak = time.monotonic(), 0
     for command in commands:
         answer, usage = peers.finished(command)
         peak = max(peak, usage.ru_maxrss / 1024)
-    return 100 * json.loads(answer.splitlines()[-1])[metric], time.monotonic() - start, peak
+    return 100 * json.loads(answer.splitlines()[-1])["accuracy"], time.monotonic() - start, peak
 
 
 def compare(name, parts, options):
-    pairs, metric = len(parts[0][0]) == 3, "map" if name == "wikiqa" else "accuracy"
+    pairs = len(parts[0][0]) == 3
     names = ("label", "first", "second") if pairs else ("label", "text")
     layout = [f"--set=data.{part}_column={part}" for part in names if part != "text"]
     layout.append("--format=jsonl")
     with tempfile.TemporaryDirectory() as folder:
         files = write_parts(folder, parts, names)
-        rivals = [measured(metric, [sys.executable, __file__, "--rival", kind, metric, *files])
+        rivals = [measured([sys.executable, __file__, "--rival", kind, *files])
                   for kind in ["words", "chars"] + ["overlap"] * pairs]
         program = pathlib.Path(options.bin) / ("match" if pairs else "classify")
         runs = []
         for seed in range(1, options.seeds + 1):
             run = f"{folder}/run{seed}"
             runs.append(measured(
-                metric,
                 [program, "train", "--data", files[0], *layout, "--seed", seed, "--out", run,
                  *options.flags],
                 [program, "evaluate", "--run", run, "--data", files[1], *layout]))
     values = [run[0] for run in runs]
     best, heed = max(rivals), statistics.mean(values)
     spread = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0
-    asked = {row[1] for row in parts[1] if row[0] == "1"} if metric == "map" else parts[1]
-    error = 100 * math.sqrt(heed / 100 * (1 - heed / 100) / len(asked))
+    error = 100 * math.sqrt(heed / 100 * (1 - heed / 100) / len(parts[1]))
     others = [f"{other[0]:.1f}" for other in rivals] + [""] * (3 - len(rivals))
     costs = [f"{statistics.mean(run[at] for run in runs):.0f} / {best[at]:.0f}" for at in (1, 2)]
     row = [name, *(str(len(part)) for part in parts), f"{heed:.1f} ± {spread:.1f}", *others,

@@ -17,17 +17,6 @@ def plain_parser(description, **settings):
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter, **settings)
 
 
-def parser_of(description, program):
-    """The options of a comparison of `program` with something else."""
-    parser = plain_parser(description)
-    parser.add_argument("--heed", default=BIN / program,
-                        help=f"the program {program} (default: that of the release build)")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--pairs", type=int, default=3,
-                        help="alternating runs of each side (default 3)")
-    return parser
-
-
 def ended(process, error, stopped=False):
     """Waits for a process, and returns the resources that it and its processes used. Ends this
     program with the errors of one that fails, unless it was stopped from here."""
@@ -52,15 +41,11 @@ def run(*command):
     return json.loads(finished(command)[0].splitlines()[0])
 
 
-def compared(pairs, heed, torch, pick=statistics.median):
-    """The ratios of two commands. They take turns, since what else a machine does moves figures."""
-    rows = [(run(*heed), run(*torch)) for _ in range(pairs)]
-    return ratios(*zip(*rows), pick)
-
-
-def ratios(heed, torch, pick):
-    """Time and peak memory of the runs of both sides, and what they are to each other. Both must
-    have the same model."""
+def compared(pairs, heed_command, torch_command, pick=statistics.median):
+    """Time and peak memory of two commands, and what they are to each other. Both must have one
+    model. They take turns, since what else a machine does moves figures."""
+    rows = [(run(*heed_command), run(*torch_command)) for _ in range(pairs)]
+    heed, torch = zip(*rows)
     counts = heed[0]["parameters"], torch[0]["parameters"]
     if counts[0] != counts[1]:
         sys.exit(f"heed's model has {counts[0]} parameters, PyTorch's {counts[1]}")

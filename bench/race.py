@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Time to quality: how long heed and others train until the held-out part is predicted so well.
+"""Time to quality: how long heed and PyTorch train until the held-out part is predicted so well.
 
     python3 bench/race.py --data ../shared/data
-    python3 bench/race.py --data ../shared/data --only characters --sides heed eager
+    python3 bench/race.py --data ../shared/data --sides heed eager
 
+The text is tinyshakespeare, the last tenth held out, the quality nats per character: nanoGPT's
+recipe for a CPU and heed's for the same mark; then a larger model, the same in heed and in PyTorch.
 Every side trains in a process of its own, one after the other, until the last mark is reached or
 its schedule ends, and measures the whole held-out part every so many steps. Prints a Markdown table
 of the first measurement at or beyond each mark:
@@ -12,14 +14,7 @@ of the first measurement at or beyond each mark:
     times             its processor seconds over those of heed's best side at this mark
     MB                peak memory of the process
 
-characters: tinyshakespeare, the last tenth held out, nats per character: nanoGPT's recipe for a CPU
-and heed's for the same mark; then a larger model, the same in heed and in PyTorch.
-classification: subj and ag_news: heed's defaults until the accuracy of TF-IDF with logistic
-regression, beside how long that takes.
-masked: wikitext2, trained on its validation part, measured on its test part, nats per hidden token:
-a BERT of one size in both.
-
-Needs PyTorch and tokenizers; classification scikit-learn.
+Needs PyTorch.
 """
 
 import json
@@ -30,11 +25,9 @@ import sys
 import tempfile
 import time
 
-import compare_simple
 import peers
 
 HERE = pathlib.Path(__file__).resolve().parent
-CONFIGS = HERE.parent / "examples/configs"
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -46,7 +39,7 @@ def processor_seconds(process):
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def heed(command, metric, is_last):
+def heed(command, mark):
     """Trains with a program. A record of the losses stands before each measurement (log_every is
     evaluate_every), so that what lies between the two is the measurement."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as out:
@@ -65,87 +58,63 @@ def heed(command, metric, is_last):
                     before = now
                     continue
                 measuring = tuple(m + n - b for m, n, b in zip(measuring, now, before))
-                curve.append({"step": line["step"], "value": line["evaluation"][metric],
+                value = line["evaluation"]["nats_per_character"]
+                curve.append({"step": line["step"], "value": value,
                               "processor": now[0] - measuring[0], "wall": now[1] - measuring[1]})
-                if is_last(curve[-1]["value"]):
+                if value <= mark:
                     process.terminate()
                     stopped = True
             read = len(whole)
         return curve, peers.ended(process, out, stopped).ru_maxrss / 1024
 
 
-def pytorch(race, recipe, options, is_last, compiled=False):
-    command = [sys.executable, HERE / "race_torch.py", race, json.dumps(recipe),
+def pytorch(recipe, options, mark, compiled=False):
+    command = [sys.executable, HERE / "race_torch.py", json.dumps(recipe),
                "--threads", options.threads, *["--compile"] * compiled]
     curve, stopped = [], False
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=out)
         for line in process.stdout:
             curve.append(json.loads(line))
-            if is_last(curve[-1]["value"]):
+            if curve[-1]["value"] <= mark:
                 process.kill()
                 stopped = True
                 break
         return curve, peers.ended(process, out, stopped).ru_maxrss / 1024
 
 
-def rival(files, kind):
-    """TF-IDF as a curve of one point; reading and importing are part of it, as with heed."""
-    start = time.monotonic()
-    printed, usage = peers.finished(
-        [sys.executable, HERE / "compare_simple.py", "--rival", kind, "accuracy", *files])
-    point = {"step": "", "value": json.loads(printed)["accuracy"],
-             "processor": usage.ru_utime + usage.ru_stime, "wall": time.monotonic() - start}
-    return [point], usage.ru_maxrss / 1024
-
-
 # --- the table
 
 
-class Table:
-    def __init__(self, options):
-        self.options = options
-        columns = ["race", "mark", "side", "processor s", "wall s", "times", "step", "MB"]
-        print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
-
-    def add(self, race, sides, larger=False):
-        """`sides`: {name: (marks, work(is_last))}. Those of heed come first."""
-        found = {}
-        for name, (marks, work) in sides.items():
-            if not any(part in name for part in self.options.sides):
-                continue
-            hardest = max(marks) if larger else min(marks)
-            curve, memory = work(lambda value: value >= hardest if larger else value <= hardest)
-            print(f"{race}, {name}: {json.dumps(curve)}", file=sys.stderr, flush=True)
-            for mark in marks:
-                reached = (point for point in curve
-                           if (point["value"] >= mark if larger else point["value"] <= mark))
-                found.setdefault(mark, {})[name] = next(reached, None), curve[-1]["value"], memory
-        for mark, rows in found.items():
-            own = [point["processor"] for name, (point, *_) in rows.items()
-                   if name.startswith("heed") and point]
-            for name, (point, last, memory) in rows.items():
-                cells = [f"not reached: {last:.3f}", "", "", ""]
-                if point:
-                    spent, wall = point["processor"], point["wall"]
-                    times = f"{spent / min(own):.2f}" if own else ""
-                    cells = [f"{spent:.1f}", f"{wall:.1f}", times, point["step"]]
-                row = [race, mark, name, *cells, f"{memory:.0f}"]
-                print("|", " | ".join(map(str, row)), "|", flush=True)
+def race(sides):
+    """Prints the table of `sides`: {name: (marks, work(last mark))}. Those of heed come first."""
+    columns = ["mark", "side", "processor s", "wall s", "times", "step", "MB"]
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
+    found = {}
+    for name, (marks, work) in sides.items():
+        curve, memory = work(min(marks))
+        print(f"{name}: {json.dumps(curve)}", file=sys.stderr, flush=True)
+        for mark in marks:
+            reached = next((point for point in curve if point["value"] <= mark), None)
+            found.setdefault(mark, {})[name] = reached, curve[-1]["value"], memory
+    for mark, rows in found.items():
+        own = [point["processor"] for name, (point, *_) in rows.items()
+               if name.startswith("heed") and point]
+        for name, (point, last, memory) in rows.items():
+            cells = [f"not reached: {last:.3f}", "", "", ""]
+            if point:
+                spent, wall = point["processor"], point["wall"]
+                times = f"{spent / min(own):.2f}" if own else ""
+                cells = [f"{spent:.1f}", f"{wall:.1f}", times, point["step"]]
+            row = [mark, name, *cells, f"{memory:.0f}"]
+            print("|", " | ".join(map(str, row)), "|", flush=True)
 
 
-# --- races
+# --- recipes
 
 
 def settings(values):
     return [f"--set={name}={value}" for name, value in values.items()]
-
-
-def flags_of(options, every):
-    """What a race adds to a recipe: how often it is measured."""
-    return settings({"training.log_every": every, "training.evaluate_every": every,
-                     "training.shown_evaluations": 0, "training.save_every": 0,
-                     "threads": options.threads, "seed": options.seed})
 
 
 NANOGPT = {"modern": False, "layers": 4, "heads": 4, "width": 128, "hidden": 512, "context": 64,
@@ -154,30 +123,32 @@ NANOGPT = {"modern": False, "layers": 4, "heads": 4, "width": 128, "hidden": 512
 # A model of this size in heed's default blocks, with its default optimizer; the same in PyTorch.
 SMALL = {"model.width": 128, "model.heads": 4, "model.feed_forward": 344, "model.max_length": 64,
          "model.dropout": 0.0, "training.steps": 300, "training.batch_tokens": 768}
-MUON = {"modern": True, "short_share": 0.3, "muon": 0.9, "rate": 8e-3, "linear": True,
-        "final_rate": 0.0, "warmup": 10, "beta2": 0.99, "weight_decay": 0.1}
+MUON = {"modern": True, "short_share": 0.3, "rate": 8e-3, "final_rate": 0.0, "warmup": 10,
+        "beta2": 0.99, "weight_decay": 0.1}
 TORCH_SMALL = MUON | {"layers": 4, "heads": 4, "width": 128, "hidden": 344, "context": 64,
                       "batch": 12, "dropout": 0.0, "steps": 300, "every": 50}
 LARGE = MUON | {"layers": 4, "heads": 8, "width": 256, "hidden": 704, "context": 256, "batch": 12,
                 "dropout": 0.2, "steps": 1500, "rate": 6e-3, "every": 100}
 
 
-def characters(options, table):
+def all_sides(options):
     data = options.data / "tinyshakespeare/input.txt"
     small, large = [1.92, 1.88], [1.70, 1.60, 1.50]
-
-    config = CONFIGS / "tinyshakespeare.json"
+    config = HERE.parent / "examples/configs/tinyshakespeare.json"
 
     def own(marks, context, every, *flags):
+        measured = {"training.log_every": every, "training.evaluate_every": every,
+                    "training.shown_evaluations": 0, "training.save_every": 0,
+                    "evaluation.stride": context, "threads": options.threads, "seed": options.seed}
         command = [options.bin / "language_model", "train", "--data", data, *flags,
-                   "--set", f"evaluation.stride={context}", *flags_of(options, every)]
-        return marks, lambda is_last: heed(command, "nats_per_character", is_last)
+                   *settings(measured)]
+        return marks, lambda mark: heed(command, mark)
 
     def torch(marks, recipe, compiled=False):
         recipe = recipe | {"data": str(data), "seed": options.seed}
-        return marks, lambda is_last: pytorch("characters", recipe, options, is_last, compiled)
+        return marks, lambda mark: pytorch(recipe, options, mark, compiled)
 
-    table.add("characters", {
+    return {
         "heed, small": own(small, 64, 50, *settings(SMALL)),
         "heed, tinyshakespeare.json": own(large, 256, 100, "--config", config),
         "PyTorch, heed's small model, eager": torch(small, TORCH_SMALL),
@@ -185,70 +156,13 @@ def characters(options, table):
         "nanoGPT's recipe, compiled": torch(small, NANOGPT, True),
         "PyTorch, heed's model, eager": torch(large, LARGE),
         "PyTorch, heed's model, compiled": torch(large, LARGE, True),
-    })
-
-
-def classification(options, table):
-    for name in ("subj", "ag_news"):
-        parts = compare_simple.parts_of(options.data / name, *compare_simple.SETS[name])
-        with tempfile.TemporaryDirectory() as folder:
-            files = compare_simple.write_parts(folder, parts, ("label", "text"))
-            rivals = {kind: rival(files, kind) for kind in ("words", "chars")}
-            best = max(rivals, key=lambda kind: rivals[kind][0][0]["value"])
-            mark = round(rivals[best][0][0]["value"], 4)
-            command = [options.bin / "classify", "train", "--data", files[0], "--valid", files[1],
-                       "--format=jsonl", *flags_of(options, 50)]
-            table.add(f"classification, {name}", {
-                "heed, defaults": ([mark], lambda is_last: heed(command, "accuracy", is_last)),
-                f"TF-IDF of {best}, logistic regression": ([mark], lambda is_last: rivals[best]),
-            }, larger=True)
-
-
-def learned_tokenizer(command, folder):
-    """The vocabulary that heed learns from the training part, for the other side."""
-    peers.finished([*command, "--steps", "1", "--out", f"{folder}/tokenizer"])
-    return f"{folder}/tokenizer/tokenizer.json"
-
-
-BERT = MUON | {"layers": 4, "heads": 4, "width": 128, "hidden": 344, "context": 128, "batch": 32,
-               "dropout": 0.1, "steps": 2000, "rate": 4e-3, "warmup": 50, "every": 100}
-BERT_SETTINGS = {"objective": "masked", "model.width": 128, "model.heads": 4,
-                 "model.feed_forward": 344, "model.decoder_layers": 4, "model.max_length": 128,
-                 "model.dropout": 0.1, "tokenizer.kind": "bpe", "tokenizer.vocabulary": 4000,
-                 "training.keep_best_by": "loss", "training.steps": 2000,
-                 "training.batch_tokens": 4096, "training.schedule.learning_rate": 0.004,
-                 "training.schedule.warmup_steps": 50}
-
-
-def masked(options, table):
-    files = {name: str(options.data / f"wikitext2/{part}.txt")
-             for name, part in (("data", "valid"), ("valid", "test"))}
-    command = [options.bin / "language_model", "train", "--data", files["data"],
-               "--valid", files["valid"], *settings(BERT_SETTINGS)]
-    marks = [5.5, 4.5]
-    with tempfile.TemporaryDirectory() as folder:
-        recipe = BERT | files | {"tokenizer": learned_tokenizer(command, folder),
-                                 "seed": options.seed}
-
-        def torch(compiled):
-            return marks, lambda is_last: pytorch("masked", recipe, options, is_last, compiled)
-
-        command += flags_of(options, 100)
-        table.add("masked", {
-            "heed": (marks, lambda is_last: heed(command, "loss", is_last)),
-            "PyTorch, eager": torch(False),
-            "PyTorch, compiled": torch(True),
-        })
-
-
-RACES = {race.__name__: race for race in (characters, classification, masked)}
+    }
 
 
 def main():
     parser = peers.plain_parser(__doc__)
     parser.add_argument("--data", type=pathlib.Path, required=True,
                         help="folder of the sets, as they are distributed")
-    parser.add_argument("--only", default=",".join(RACES), help="races, with commas (default: all)")
     parser.add_argument("--sides", nargs="+", default=[""],
                         help="sides whose name has one of these texts (default: all)")
     parser.add_argument("--threads", type=int, default=2)
@@ -256,12 +170,8 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, default=peers.BIN,
                         help="folder of heed's programs")
     options = parser.parse_args()
-    unknown = set(options.only.split(",")) - set(RACES)
-    if unknown:
-        parser.error(f"there is no race {', '.join(sorted(unknown))}; there are {', '.join(RACES)}")
-    table = Table(options)
-    for name in options.only.split(","):
-        RACES[name](options, table)
+    race({name: side for name, side in all_sides(options).items()
+          if any(part in name for part in options.sides)})
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "heed/backends/cpu/loop_times.h"
 #include "heed/core/device.h"
 #include "heed/heed.h"
 #include "heed/training/precision.h"
@@ -42,27 +41,20 @@ double median(std::vector<double> values) {
 
 /// The sizes of one model and its batch; compare_torch.py and compare_gpu.py have the same numbers.
 struct Case {
-  std::string name;
   enum Model { ENCODER, TRANSLATION, LANGUAGE_MODEL, GPT2 } model;
   std::int64_t layers, width, heads, batch, length, vocabulary;
 };
 
-const std::vector<Case> cases = {
-    {"encoder", Case::ENCODER, 2, 256, 4, 32, 128, 10'000},
-    {"translation", Case::TRANSLATION, 3, 256, 4, 64, 24, 8'000},
-    {"language_model", Case::LANGUAGE_MODEL, 4, 256, 8, 8, 256, 8'000},
-    {"long_text", Case::ENCODER, 2, 256, 4, 2, 2048, 10'000},
-    {"gpt2", Case::GPT2, 12, 768, 12, 4, 64, 50'257},
-    {"gpt2_124m", Case::GPT2, 12, 768, 12, 8, 1024, 50'257},
-    {"small", Case::GPT2, 4, 256, 8, 8, 256, 8'000},
-    {"tiny", Case::GPT2, 1, 32, 2, 2, 16, 50},
+const std::map<std::string, Case> cases = {
+    {"encoder", {Case::ENCODER, 2, 256, 4, 32, 128, 10'000}},
+    {"translation", {Case::TRANSLATION, 3, 256, 4, 64, 24, 8'000}},
+    {"language_model", {Case::LANGUAGE_MODEL, 4, 256, 8, 8, 256, 8'000}},
+    {"long_text", {Case::ENCODER, 2, 256, 4, 2, 2048, 10'000}},
+    {"gpt2", {Case::GPT2, 12, 768, 12, 4, 64, 50'257}},
+    {"gpt2_124m", {Case::GPT2, 12, 768, 12, 8, 1024, 50'257}},
+    {"small", {Case::GPT2, 4, 256, 8, 8, 256, 8'000}},
+    {"tiny", {Case::GPT2, 1, 32, 2, 2, 16, 50}},
 };
-
-std::vector<std::string> case_names() {
-  std::vector<std::string> names;
-  for (const Case& each : cases) names.push_back(each.name);
-  return names;
-}
 
 struct Flags {
   std::string name = "encoder", precision = "f32", record_to;
@@ -70,9 +62,8 @@ struct Flags {
   double dropout = 0.1;
   int threads = 2, repeat = 10, write = 0;
   bool int8 = false, bf16 = false, profile = false;
-  std::vector<int> simulated;
 
-  const Case& chosen() const { return *std::ranges::find(cases, name, &Case::name); }
+  const Case& chosen() const { return cases.at(name); }
 };
 
 /// A model, the losses of its batches, and the tensors of these batches by name.
@@ -199,13 +190,6 @@ class Training {
   std::uint32_t number_ = 0;
 };
 
-/// Shaders are compiled and clocks are up after so many steps.
-Training warmed_up(const Flags& flags) {
-  Training training(flags);
-  for (int i = 0; i < (flags.device.type == heed::DeviceType::cpu ? 3 : 50); ++i) training.step().item();
-  return training;
-}
-
 /// Trains without dropout on eight batches in turn and writes a safetensors file for same_recipe.py: the
 /// initial weights, the batches and the loss of every step. The learning rate is 1e-4.
 void record(Flags flags) {
@@ -257,7 +241,8 @@ double best_product() {
 void run(const Flags& flags) {
   const bool on_cpu = flags.device.type == heed::DeviceType::cpu;
   const int calls = on_cpu ? 1 : 20;
-  Training training = warmed_up(flags);
+  Training training(flags);
+  for (int i = 0; i < (on_cpu ? 3 : 50); ++i) training.step().item();  // compiles shaders, raises clocks
   if (flags.profile) heed::start_profile();
   std::vector<double> times, recordings;
   double loss = 0;
@@ -284,31 +269,6 @@ void run(const Flags& flags) {
     line.update({{"host_ms", median(recordings)}, {"device_peak_mb", peak / (1 << 20)}});
   }
   std::cout << line << '\n';
-}
-
-/// Times the tasks of all parallel loops of a step on one thread. For each number of threads it prints the
-/// predicted speed-up and the share of the time in which only one thread has work.
-void simulate(const Flags& flags) {
-  heed::set_cpu_threads(std::max(2, std::min(heed::available_processors(), flags.simulated.back())));
-  const double start = heed::cpu::measure_loop_start();
-  heed::set_cpu_threads(1);
-  Training training = warmed_up(flags);
-  std::vector<heed::cpu::StepTimes> steps;
-  for (int i = 0; i < flags.repeat; ++i) {
-    heed::cpu::LoopRecorder recorder;
-    training.step();
-    steps.push_back(recorder.stop());
-  }
-  const heed::cpu::StepTimes step = heed::cpu::median_step(steps);
-  const double alone = heed::cpu::schedule(step, 1, start).total;
-  for (const int threads : flags.simulated) {
-    const heed::cpu::Schedule schedule = heed::cpu::schedule(step, threads, start);
-    std::cout << Json{{"case", flags.name},
-                      {"threads", threads},
-                      {"speedup", alone / schedule.total},
-                      {"serial_share", schedule.serial / schedule.total}}
-              << '\n';
-  }
 }
 
 /// Writes tokens one by one after a prompt; every token reads all weights once.
@@ -342,7 +302,7 @@ int main(int argc, char** argv) {
   CLI::App app("Times one training step (forward, backward, Adam), and prints a line of JSON.");
   Flags flags;
   std::string device = "cpu";
-  app.add_option("--case", flags.name, "model and sizes")->check(CLI::IsMember(case_names()));
+  app.add_option("--case", flags.name, "model and sizes")->check(CLI::IsMember(cases));
   app.add_option("--dropout", flags.dropout, "of sub-layers, attention weights and activations")
       ->check(CLI::Range(0.0, 0.9));
   app.add_option("--precision", flags.precision, "of products; f16 on GPUs only")
@@ -352,11 +312,6 @@ int main(int argc, char** argv) {
   app.add_option("--repeat", flags.repeat, "measurements, after a warm-up")->check(CLI::Range(1, 100'000));
   app.add_option("--record", flags.record_to,
                  "write the input of same_recipe.py to this file instead of timing");
-  app.add_option("--simulate", flags.simulated,
-                 "time every task of a step on one thread and predict the speed-up with these numbers of "
-                 "threads, such as 1,2,4,8,16,32,64")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1000));
   app.add_option("--write", flags.write,
                  "time writing so many tokens after a prompt of 256, one text, by a case of GPT-2's shape")
       ->check(CLI::Range(1, 700));
@@ -371,8 +326,6 @@ int main(int argc, char** argv) {
       write(flags);
     } else if (!flags.record_to.empty()) {
       record(flags);
-    } else if (!flags.simulated.empty()) {
-      simulate(flags);
     } else {
       run(flags);
     }

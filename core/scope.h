@@ -7,7 +7,6 @@
 namespace heed {
 
 class GradientWatch;
-class LoopRunner;
 enum class MatmulPrecision : std::uint8_t;
 class NotedLeaves;
 class Tensor;
@@ -21,7 +20,6 @@ struct Scope {
   const Tensor* expected_gradient = nullptr;  ///< see ExpectedGradient; null: 1
   // Not handed on to tasks:
   bool inside_task = false;                 ///< of the pool
-  LoopRunner* loop_runner = nullptr;        ///< runs this thread's loops in place of the pool
   GradientWatch* gradient_watch = nullptr;  ///< the innermost
   NotedLeaves* noted_leaves = nullptr;      ///< the innermost
   const char* kernel = nullptr;             ///< the name of the innermost ProfileScope

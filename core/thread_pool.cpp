@@ -234,8 +234,6 @@ int available_processors() {
 
 void parallel_for(std::int64_t tasks, TaskRef body) {
   const PlainArithmetic plain;
-  if (LoopRunner* runner = current_scope.loop_runner) [[unlikely]]
-    return runner->run(tasks, body);
   ThreadPool::instance().run(tasks, body);
 }
 

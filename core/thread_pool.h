@@ -28,15 +28,6 @@ class TaskRef {
   void (*call_)(void*, std::int64_t);
 };
 
-/// Runs the loops of a thread in place of the pool (Scope::loop_runner), for example to time their tasks.
-class LoopRunner {
- public:
-  virtual void run(std::int64_t tasks, TaskRef body) = 0;
-
- protected:
-  ~LoopRunner() = default;
-};
-
 /// Calls body(task) for every task in [0, tasks), in any order, on the pool; returns when all are
 /// done. A task that throws ends the loop early, and the exception is rethrown here. A call from
 /// inside a task, or while another thread of the program is using the pool, runs serially. Waking

@@ -227,16 +227,7 @@ class CallersAttention : public Attention {
 
 void add_mechanism(Mechanism mechanism, const Options& declared) {
   Capabilities can;
-  for (const auto& [name, field] : std::initializer_list<std::pair<const char*, bool Capabilities::*>>{
-           {"causal", &Capabilities::causal},
-           {"strictly_causal", &Capabilities::strictly_causal},
-           {"cross", &Capabilities::cross},
-           {"cross_by_step", &Capabilities::cross_by_step},
-           {"any_length", &Capabilities::any_length},
-           {"as_heads", &Capabilities::as_heads},
-           {"deterministic", &Capabilities::deterministic},
-           {"padding", &Capabilities::padding}})
-    can.*field = declared.take_bool(name, can.*field);
+  for (const auto& [name, flag] : capability_flags) can.*flag = declared.take_bool(name, can.*flag);
   can.reason = declared.take_text("reason", "");
   mechanism.projections = declared.take_bool("projections", true);
   mechanism.parameters = declared.take_texts("parameters", {});

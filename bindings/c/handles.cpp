@@ -84,13 +84,17 @@ std::uintptr_t add_object(Kind kind, std::shared_ptr<void> object) {
   return handle;
 }
 
-std::shared_ptr<void> find_object(Kind kind, std::uintptr_t handle, const char* argument) {
+std::shared_ptr<void> find_object(Kind kind, std::uintptr_t handle, const char* argument, bool take) {
   Table& handles = table();
   const std::lock_guard lock(handles.mutex);
   const std::uintptr_t given = handle & ((1U << kind_bits) - 1);
   if (given == static_cast<std::uintptr_t>(kind)) {
     const auto found = handles.objects.find(handle);
-    if (found != handles.objects.end()) return found->second;
+    if (found != handles.objects.end()) {
+      std::shared_ptr<void> object = found->second;
+      if (take) handles.objects.erase(found);
+      return object;
+    }
   }
   check_argument(handle != 0, argument, " is NULL");
   const char* wanted = name_of(static_cast<std::uintptr_t>(kind));
@@ -99,17 +103,6 @@ std::shared_ptr<void> find_object(Kind kind, std::uintptr_t handle, const char* 
   check_argument(given == static_cast<std::uintptr_t>(kind), argument, " is a ", name_of(given), " where a ",
                  wanted, " is needed");
   throw BadArgument(concat_text(argument, " is a ", wanted, " that was freed"));
-}
-
-std::shared_ptr<void> take_object(Kind kind, std::uintptr_t handle) {
-  Table& handles = table();
-  const std::lock_guard lock(handles.mutex);
-  if ((handle & ((1U << kind_bits) - 1)) != static_cast<std::uintptr_t>(kind)) return nullptr;
-  const auto found = handles.objects.find(handle);
-  if (found == handles.objects.end()) return nullptr;
-  std::shared_ptr<void> object = std::move(found->second);
-  handles.objects.erase(found);
-  return object;
 }
 
 Kind kind_of(std::uintptr_t handle) {
@@ -123,12 +116,6 @@ Release::~Release() {
   } catch (...) {  // there is no caller to report to
     heed_set_last_error("a release function threw an exception");
   }
-}
-
-std::int64_t object_count() {
-  Table& handles = table();
-  const std::lock_guard lock(handles.mutex);
-  return static_cast<std::int64_t>(handles.objects.size());
 }
 
 char* new_text(const std::string& text) {
@@ -207,7 +194,9 @@ heed_status heed_set_cpu_threads(int32_t count) {
 
 int64_t heed_live_handles(void) {
   try {
-    return object_count();
+    Table& handles = table();
+    const std::lock_guard lock(handles.mutex);
+    return static_cast<std::int64_t>(handles.objects.size());
   } catch (...) {  // of the mutex
     return -1;
   }

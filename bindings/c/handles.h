@@ -68,8 +68,7 @@ class OptimizerObject {
 
 /// Leaves, and the parameters of modules.
 struct Leaves {
-  std::vector<std::shared_ptr<void>> owners;  // of the tensors
-  std::vector<NamedTensor> parameters;        // each once
+  std::vector<NamedTensor> parameters;  // each once
   std::vector<std::shared_ptr<ModuleObject>> modules;
   std::vector<std::shared_ptr<Tensor>> tensors;  // those that belong to no module
 };
@@ -114,37 +113,28 @@ struct QueueObject {
 /// The types of handles, in order of their numbers.
 enum class Kind : std::uint8_t { tensor = 1, context, module, optimizer, run, queue, autocast };
 
-/// The object behind a type of handle.
-template <class Handle>
-struct Behind;
 template <class T, Kind number>
-struct BehindAll {
+struct ObjectType {
   using Object = T;
   static constexpr Kind kind = number;
 };
-template <>
-struct Behind<heed_tensor> : BehindAll<Tensor, Kind::tensor> {};
-template <>
-struct Behind<heed_context> : BehindAll<Context, Kind::context> {};
-template <>
-struct Behind<heed_module> : BehindAll<ModuleObject, Kind::module> {};
-template <>
-struct Behind<heed_optimizer> : BehindAll<OptimizerObject, Kind::optimizer> {};
-template <>
-struct Behind<heed_run> : BehindAll<RunObject, Kind::run> {};
-template <>
-struct Behind<heed_queue> : BehindAll<QueueObject, Kind::queue> {};
-template <>
-struct Behind<heed_autocast> : BehindAll<AutocastObject, Kind::autocast> {};
+// The object behind each type of handle. These functions have no bodies.
+ObjectType<Tensor, Kind::tensor> object_type(const heed_tensor*);
+ObjectType<Context, Kind::context> object_type(const heed_context*);
+ObjectType<ModuleObject, Kind::module> object_type(const heed_module*);
+ObjectType<OptimizerObject, Kind::optimizer> object_type(const heed_optimizer*);
+ObjectType<RunObject, Kind::run> object_type(const heed_run*);
+ObjectType<QueueObject, Kind::queue> object_type(const heed_queue*);
+ObjectType<AutocastObject, Kind::autocast> object_type(const heed_autocast*);
+template <class Handle>
+using Behind = decltype(object_type(std::declval<Handle*>()));
 
 /// The table of all handles. A handle is a number disguised as a pointer: it is looked up, never
 /// dereferenced, and never reused, so that a freed one is recognised.
 std::uintptr_t add_object(Kind kind, std::shared_ptr<void> object);
-/// Returns the object; throws a BadArgument that names the argument if there is none of this kind.
-std::shared_ptr<void> find_object(Kind kind, std::uintptr_t handle, const char* argument);
-/// Removes and returns the object; null if there is none.
-std::shared_ptr<void> take_object(Kind kind, std::uintptr_t handle);
-std::int64_t object_count();
+/// Returns the object, which `take` removes from the table; throws a BadArgument that names the
+/// argument if there is none of this kind.
+std::shared_ptr<void> find_object(Kind kind, std::uintptr_t handle, const char* argument, bool take = false);
 /// Returns the kind that the handle claims; any number if it is not a handle.
 Kind kind_of(std::uintptr_t handle);
 
@@ -214,6 +204,18 @@ Options settings_of(const char* json);
 /// Returns all ops, for heed_list().
 std::string op_names_json();
 
+/// The capabilities of a mechanism, as heed_list() and heed_register_attention() name them.
+inline constexpr std::pair<const char*, bool Capabilities::*> capability_flags[] = {
+    {"causal", &Capabilities::causal},
+    {"strictly_causal", &Capabilities::strictly_causal},
+    {"cross", &Capabilities::cross},
+    {"cross_by_step", &Capabilities::cross_by_step},
+    {"any_length", &Capabilities::any_length},
+    {"as_heads", &Capabilities::as_heads},
+    {"deterministic", &Capabilities::deterministic},
+    {"padding", &Capabilities::padding},
+};
+
 /// Turns the current exception into a status, and its message into the last error of this thread.
 heed_status status_of_exception(const char* function) noexcept;
 
@@ -253,9 +255,7 @@ template <class Handle>
 void free_handle(const char* function, Handle* handle) noexcept {
   if (!handle) return;
   guarded(function, [&] {
-    const std::shared_ptr<void> last =
-        take_object(Behind<Handle>::kind, reinterpret_cast<std::uintptr_t>(handle));
-    if (!last) object_of(handle, "the handle");  // throws and says what it is
+    find_object(Behind<Handle>::kind, reinterpret_cast<std::uintptr_t>(handle), "the handle", true);
   });
 }
 

@@ -242,14 +242,12 @@ Leaves find_leaves(const void* const* objects, std::size_t count) {
     if (kind_of(reinterpret_cast<std::uintptr_t>(objects[i])) == Kind::module) {
       const auto module = object_of(static_cast<const heed_module*>(objects[i]), argument.c_str());
       found.modules.push_back(module);
-      found.owners.push_back(module);
       for (const NamedTensor& parameter : module->module->parameters())
         if (seen.insert(parameter.tensor).second) found.parameters.push_back(parameter);
       continue;
     }
     const auto leaf = object_of(static_cast<const heed_tensor*>(objects[i]), argument.c_str());
     if (!seen.insert(leaf.get()).second) continue;
-    found.owners.push_back(leaf);
     found.tensors.push_back(leaf);
     found.parameters.push_back({argument, leaf.get()});
   }

@@ -94,11 +94,9 @@ class OpArguments {
   /// value after its '=', or 0 or none.
   OpArguments(const std::string& op, std::string_view takes, const Options& defaults,
               const heed_tensor* const* tensors, std::size_t count, Options with)
-      : op_(op),
-        with_(std::move(with)),
-        any_given_(!with_.values().empty()),
-        defaults_(defaults),
-        declared_(takes) {
+      : op_(op), defaults_(defaults), with_(std::move(with)), declared_(takes) {
+    for (const auto& [name, value] : defaults.values())
+      if (!with_.values().empty() && !with_.values().contains(name)) with_.set(name, value);
     check_argument(tensors != nullptr || count == 0, "inputs is NULL");
     std::vector<bool> optional;
     std::size_t needed = 0, period = 0;  // how many of the last the dots repeat
@@ -141,12 +139,12 @@ class OpArguments {
     while (at_ < tensors_.size()) take(all.emplace_back());
   }
   void take(bool& flag) {
-    flag = given_or_default<bool>([&](const std::string& name) { return with_.take_bool(name, false); });
+    flag = value<bool>([&](const std::string& name) { return with_.take_bool(name, false); });
   }
   void take(int& number) { number = static_cast<int>(integer(INT32_MIN, INT32_MAX)); }
   void take(std::int64_t& number) { number = integer(INT64_MIN, INT64_MAX); }
   void take(double& number) {
-    number = given_or_default<double>([&](const std::string& name) {
+    number = value<double>([&](const std::string& name) {
       const auto given = with_.values().find(name);
       if (name != "value" || given == with_.values().end() || !std::get_if<std::string>(&given->second))
         return with_.take_number(name, 0);
@@ -157,7 +155,7 @@ class OpArguments {
     });
   }
   void take(std::string& text) {
-    text = given_or_default<std::string>([&](const std::string& name) { return with_.take_text(name, ""); });
+    text = value<std::string>([&](const std::string& name) { return with_.take_text(name, ""); });
   }
   void take(std::vector<std::int64_t>& list) { list = integers<std::int64_t>(setting()); }
   void take(Shape& shape) {
@@ -195,26 +193,21 @@ class OpArguments {
     take(r.reverse);
   }
 
-  /// The name of the next setting, which now has its default if it was not given.
+  /// The name of the next setting.
   std::string setting() {
     const std::string_view declared = cut(declared_, ',');
-    std::string name(declared.substr(0, declared.find_first_of(":= ")));
-    const auto fallback = defaults_.values().find(name);
-    if (any_given_ && fallback != defaults_.values().end() && !with_.values().contains(name))
-      with_.set(name, fallback->second);
-    return name;
+    return std::string(declared.substr(0, declared.find_first_of(":= ")));
   }
-  /// The value of the next setting. Where none are given, the default takes less time than with_ does.
+  /// The value of the next setting. Where none is given, its default takes less time than with_ does.
   template <class T, class Take>
-  T given_or_default(const Take& take_given) {
+  T value(const Take& take_given) {
     const std::string name = setting();
-    const auto found = defaults_.values().find(name);
-    if (!any_given_ && found != defaults_.values().end())
-      if (const T* fallback = std::get_if<T>(&found->second)) return *fallback;
-    return take_given(name);
+    const auto fallback = defaults_.values().find(name);
+    const bool is_given = !with_.values().empty() || fallback == defaults_.values().end();
+    return is_given ? take_given(name) : std::get<T>(fallback->second);
   }
   std::int64_t integer(std::int64_t low, std::int64_t high) {
-    return given_or_default<std::int64_t>(
+    return value<std::int64_t>(
         [&](const std::string& name) { return with_.take_integer(name, 0, low, high); });
   }
   template <class Number>
@@ -230,9 +223,8 @@ class OpArguments {
   std::string op_;
   std::vector<Tensor> tensors_;
   std::size_t at_ = 0;  // the next of them
-  Options with_;
-  bool any_given_;
   const Options& defaults_;
+  Options with_;               // what is given and, if anything is, the other defaults
   std::string_view declared_;  // the settings that are left
 };
 
@@ -347,6 +339,7 @@ const NamedOp named_ops[] = {
     {"layer_norm", "x weight? bias?; epsilon=1e-5", "(x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis.", run<layer_norm>},
     {"rms_norm", "x weight?; epsilon=1e-5", "x / sqrt(mean(x^2) + epsilon) * weight over the last axis.", run<rms_norm>},
     {"rotary", "x cosines sines", "x [B, N, H, dh] with elements i and i + dh / 2 at position n rotated by the angle whose cosine and sine, both [N, dh / 2], are given (rotary positions).", run<rotary>},
+    {"dropout", "x; p: number, seed: int, step: int, stream=0", "x with elements zeroed with probability p, chosen by (seed, step, stream), and the others divided by 1 - p.", run<dropout>},
     {"dropout_add", "x residual; p: number, seed: int, step: int, stream=0", "residual + dropout(x), in one pass.", run<dropout_add>},
     {"add_layer_norm", "x residual weight? bias?; p=0.0, seed=0, step=0, stream=0, epsilon=1e-5 -> sum normalised", "dropout_add(x, residual) and its layer_norm, in one pass each way.", run<add_layer_norm>},
     {"add_rms_norm", "x residual weight?; p=0.0, seed=0, step=0, stream=0, epsilon=1e-5 -> sum normalised", "dropout_add(x, residual) and its rms_norm, in one pass each way.", run<add_rms_norm>},
@@ -482,11 +475,6 @@ heed_status heed_linear(const heed_tensor* x, const heed_tensor* weight, const h
   return guarded_tensor(__func__, out, [&] {
     return linear(tensor_of(x, "x"), tensor_of(weight, "weight"), optional_tensor(bias, "bias"));
   });
-}
-
-heed_status heed_dropout(const heed_tensor* x, double p, uint64_t seed, uint32_t step, uint32_t stream,
-                         heed_tensor** out) {
-  return guarded_tensor(__func__, out, [&] { return dropout(tensor_of(x, "x"), p, {seed, step, stream}); });
 }
 
 heed_status heed_cross_entropy(const heed_tensor* logits, const heed_tensor* targets, double smoothing,

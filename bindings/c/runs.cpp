@@ -112,15 +112,25 @@ bool returns_errors(const Options& given) {
   return given.take_choice("errors", {"raise", "return"}) == "return";
 }
 
-PredictOptions predict_options(const char* settings) {
-  return about_settings([&] {
-    const Options given = settings_of(settings);
-    PredictOptions options;
+/// Answers lines; with a "capture", also writes this file.
+std::vector<Prediction> predicted(Run& run, const std::vector<std::string>& lines, const Options& given) {
+  PredictOptions options;
+  CaptureFile capture;
+  std::filesystem::path file;
+  bool overwrite = false;
+  about_settings([&] {
     options.first_line = given.take_integer("first_line", 0, 0);
     options.return_errors = returns_errors(given);
+    file = given.take_text("capture", "");
+    overwrite = given.take_bool("overwrite", false);
     given.check_all_taken("predict");
-    return options;
   });
+  if (file.empty()) return run.predict(lines, options);
+  check_output(file, overwrite);
+  options.capture = &capture;
+  std::vector<Prediction> answers = run.predict(lines, options);
+  capture.save(file, overwrite);
+  return answers;
 }
 
 TextGenerationOptions generation_options(const Options& given) {
@@ -178,16 +188,9 @@ Json attention_list() {
     for (const auto& [name, has] :
          {std::pair("rotary", can.rotary), {"alibi", can.alibi}, {"relative", can.relative}})
       if (has) positions.push_back(name);
-    list.push_back({{"name", variant.name},
-                    {"causal", can.causal},
-                    {"cross", can.cross},
-                    {"any_length", can.any_length},
-                    {"padding", can.padding},
-                    {"strictly_causal", can.strictly_causal},
-                    {"cross_by_step", can.cross_by_step},
-                    {"deterministic", can.deterministic},
-                    {"positions", std::move(positions)},
-                    {"settings", std::move(settings)}});
+    Json& mechanism = list.emplace_back(
+        Json{{"name", variant.name}, {"positions", std::move(positions)}, {"settings", std::move(settings)}});
+    for (const auto& [name, flag] : capability_flags) mechanism[name] = can.*flag;
   }
   return list;
 }
@@ -253,45 +256,48 @@ Examples read_examples(const heed_examples& given) {
 struct TrainingCall {
   const TaskEntry* entry = nullptr;
   GivenSettings given;
-  bool resume = false;
-  std::vector<Examples> tables;
+  TrainRequest request;
+  std::vector<Examples> tables;  // of the request
 };
 
 /// Takes a member of the settings that is not a setting of a task.
-template <class Kind>
-void take_member(Json& object, const char* name, Kind, auto& value) {
+template <class Value>
+void take_member(Json& object, const char* name, Value& value) {
   const auto found = object.find(name);
   if (found == object.end()) return;
   try {
-    value = found->template get<Kind>();
+    value = found->template get<Value>();
   } catch (const Json::exception&) {
     throw SettingsError(concat_text("settings: \"", name, "\" cannot be ", dumped(*found)));
   }
   object.erase(found);
 }
+template <class Value>
+void take_member(Json& object, const char* name, std::optional<Value>& value) {
+  if (object.contains(name)) take_member(object, name, value.emplace());
+}
 
-TrainingCall training_call(const char* task, Json object, std::span<const heed_examples> examples,
-                           const std::string& folder) {
+TrainingCall training_call(const char* task, Json object, const heed_examples* examples, std::size_t count,
+                           const char* folder) {
+  check_argument(examples != nullptr || count == 0, "examples is NULL");
   TrainingCall call;
-  const auto take = [&](const char* name, const auto& kind, auto& value) {
-    take_member(object, name, kind, value);
-  };
-  const bool flag = false;
-  const std::string text;
-  take("resume", flag, call.resume);
-  take("verify", flag, call.given.verify);
-  take("config", text, call.given.config);
-  take("attention", text, call.given.attention.attention);
-  take("decoder_attention", text, call.given.attention.decoder);
-  take("cross_attention", text, call.given.attention.cross);
-  take("preset", text, call.given.attention.preset);
-  if (call.resume) call.given.resumed = folder;
-  check_argument(task || call.resume, "task is NULL, and no run is resumed");
+  call.request.folder = text_of(folder, "folder");
+  take_member(object, "resume", call.request.resume);
+  take_member(object, "verify", call.given.verify);
+  take_member(object, "config", call.given.config);
+  take_member(object, "attention", call.given.attention.attention);
+  take_member(object, "decoder_attention", call.given.attention.decoder);
+  take_member(object, "cross_attention", call.given.attention.cross);
+  take_member(object, "preset", call.given.attention.preset);
+  call.request.verify = call.given.verify;
+  if (call.request.resume) call.given.resumed = folder;
+  check_argument(task || call.request.resume, "task is NULL, and no run is resumed");
   call.entry = &task_entry(task ? task : open_run(settings_folder(folder), call.given.verify)->task());
   call.given.settings = given_settings(*call.entry, dumped(object), "settings");
   for (const GivenSetting& setting : call.given.settings) refuse_threads(setting.name);
-  call.given.own_data = !examples.empty();
-  for (const heed_examples& table : examples) call.tables.push_back(read_examples(table));
+  call.given.own_data = count > 0;
+  for (const heed_examples& table : std::span(examples, count)) call.tables.push_back(read_examples(table));
+  call.request.examples = call.tables;
   return call;
 }
 
@@ -365,23 +371,15 @@ template <class Train>
 std::pair<std::string, bool> trained(const char* task, const char* json, const heed_examples* examples,
                                      std::size_t count, const char* folder, TrainingCalls calls,
                                      const Train& train_them) {
-  const std::string path = text_of(folder, "folder");
-  check_argument(examples != nullptr || count == 0, "examples is NULL");
-  const TrainingCall call =
-      training_call(task, settings_object<Json>(json), std::span(examples, count), path);
-  TrainRequest request;
-  request.folder = path;
-  request.resume = call.resume;
-  request.verify = call.given.verify;
-  request.callbacks = calls.callbacks();
-  request.examples = call.tables;
+  TrainingCall call = training_call(task, settings_object<Json>(json), examples, count, folder);
+  call.request.callbacks = calls.callbacks();
   calls.during([&] {
     std::vector<std::string> notes;
     const Settings settings = training_settings(*call.entry, call.given, &notes);
-    for (const std::string& note : notes) request.callbacks.message(note);
-    train_them(*call.entry, settings, request);
+    for (const std::string& note : notes) call.request.callbacks.message(note);
+    train_them(*call.entry, settings, call.request);
   });
-  return {path, request.verify};
+  return {folder, call.request.verify};
 }
 
 // --- comparisons
@@ -414,9 +412,7 @@ std::string json_of(const Comparison& found, const std::string& folder) {
 
 std::string compared(const char* task, const char* settings, const heed_examples* examples, std::size_t count,
                      const char* folder, TrainingCalls calls) {
-  const std::string path = text_of(folder, "folder");
   check_argument(task != nullptr, "task is NULL");
-  check_argument(examples != nullptr || count == 0, "examples is NULL");
   auto object = settings_object<Json>(settings);
   std::vector<std::string> attentions;
   std::vector<std::int64_t> seeds;
@@ -424,13 +420,14 @@ std::string compared(const char* task, const char* settings, const heed_examples
   std::int64_t draws = 0;
   bool halving = false;
   if (object.contains("attention") && object["attention"].is_array())
-    take_member(object, "attention", attentions, attentions);
-  take_member(object, "seeds", seeds, seeds);
-  take_member(object, "grid", grid, grid);
+    take_member(object, "attention", attentions);
+  take_member(object, "seeds", seeds);
+  take_member(object, "grid", grid);
   const bool has_draws = object.contains("random");
-  take_member(object, "random", draws, draws);
-  take_member(object, "halving", halving, halving);
-  const TrainingCall call = training_call(task, std::move(object), std::span(examples, count), path);
+  take_member(object, "random", draws);
+  take_member(object, "halving", halving);
+  const TrainingCall call = training_call(task, std::move(object), examples, count, folder);
+  const std::string path = call.request.folder;
   Settings base = training_settings(*call.entry, call.given);
   keep_examples(*call.entry, call.tables, path, base);
   if (seeds.empty()) seeds = {base.read<RuntimeSettings>("").seed};
@@ -511,7 +508,7 @@ heed_status heed_run_describe(heed_run* run, char** out) {
 heed_status heed_run_predict(heed_run* run, const char* const* lines, size_t count, const char* settings,
                              char** out) {
   return give_text(__func__, run, out, [&](Run& open) {
-    return json_of(open.predict(line_list(lines, count), predict_options(settings)));
+    return json_of(predicted(open, line_list(lines, count), settings_of(settings)));
   });
 }
 
@@ -563,18 +560,6 @@ heed_status heed_queue_answer(heed_queue* queue, const char* line, char** out) {
 
 void heed_queue_free(heed_queue* queue) {
   free_handle(__func__, queue);
-}
-
-heed_status heed_run_capture(heed_run* run, const char* const* lines, size_t count, const char* path,
-                             int32_t overwrite, char** out) {
-  return give_text(__func__, run, out, [&](Run& open) {
-    const std::filesystem::path file = text_of(path, "path");
-    check_output(file, overwrite != 0);
-    CaptureFile capture;
-    const std::vector<Prediction> answers = open.predict(line_list(lines, count), {&capture, 0});
-    capture.save(file, overwrite != 0);
-    return json_of(answers);
-  });
 }
 
 heed_status heed_task_settings(const char* task, int32_t own_data, char** out) {
@@ -630,22 +615,15 @@ heed_status heed_run_measure_files(heed_run* run, const char* const* files, size
   });
 }
 
-heed_status heed_run_outputs(heed_run* run, const char* const* lines, size_t count, heed_context* context,
-                             heed_tensor** out) {
+heed_status heed_run_outputs(heed_run* run, const char* const* lines, const char* const* targets,
+                             size_t count, heed_context* context, heed_tensor** out) {
   return guarded_tensor(__func__, out, [&] {
     const std::vector<std::string> texts = line_list(lines, count);
+    const std::vector<std::string> wanted = line_list(targets, targets ? count : 0, "targets");
     const std::shared_ptr<Context> pass = context_of(context);
-    return from_run(run, [&](Run& open) { return open.outputs(texts, *pass); });
-  });
-}
-
-heed_status heed_run_log_probabilities(heed_run* run, const char* const* lines, const char* const* targets,
-                                       size_t count, heed_context* context, heed_tensor** out) {
-  return guarded_tensor(__func__, out, [&] {
-    const std::vector<std::string> sources = line_list(lines, count),
-                                   wanted = line_list(targets, count, "targets");
-    const std::shared_ptr<Context> pass = context_of(context);
-    return from_run(run, [&](Run& open) { return open.log_probabilities(sources, wanted, *pass); });
+    return from_run(run, [&](Run& open) {
+      return targets ? open.log_probabilities(texts, wanted, *pass) : open.outputs(texts, *pass);
+    });
   });
 }
 

@@ -50,9 +50,9 @@ class Interrupted(Error):
     """A long call was stopped. Ctrl-C raises KeyboardInterrupt instead."""
 
 
-for _class in (Interrupted, Error, BadArgument, SettingsError, OutOfMemory, DeviceLost, CallbackFailed):
+_EXCEPTIONS = dict(enumerate((Error, BadArgument, SettingsError, OutOfMemory, DeviceLost, CallbackFailed, Interrupted), 1))
+for _class in _EXCEPTIONS.values():
     _class.__module__ = "heed"  # where users find them
-_EXCEPTIONS = {1: Error, 2: BadArgument, 3: SettingsError, 4: OutOfMemory, 5: DeviceLost, 6: CallbackFailed, 7: Interrupted}
 
 
 # --- the functions and types that heed.h declares

@@ -297,7 +297,7 @@ def attentions() -> Dict[str, Dict[str, Any]]:
     >>> for setting in heed.attentions()["longformer"]["settings"]:
     ...     print(setting["name"], setting["default"], setting["range"], setting["help"])
 
-    "causal", "cross", "any_length", "padding", "strictly_causal", "cross_by_step" and "deterministic" are bools.
+    "causal", "cross", "any_length", "as_heads", "padding", "strictly_causal", "cross_by_step" and "deterministic" are bools.
     "positions" lists the values of attention(positions=...). Settings have "name", "type", "default", "range",
     "help" and, if they depend on another setting, "beside", such as {"form": "local"}. Defaults that depend on the
     layer are those for 4 heads of width 16 and 256 positions.
@@ -330,11 +330,6 @@ def _objects(parameters: Union[Parameters, Iterable[Parameters]]) -> List[Union[
     found = {id(entry): entry for part in _each_part(parameters)
              for entry in ([own for _, own in part._entries()] if isinstance(part, Module) else [part])}
     return list(found.values())
-
-
-def _listed(parameters: Any) -> Any:
-    """Lists parameters or groups, so that they can be read twice; what is no list stays."""
-    return list(parameters) if isinstance(parameters, Iterable) and not isinstance(parameters, (str, np.ndarray)) else parameters
 
 
 Group = Mapping[str, Any]
@@ -380,7 +375,9 @@ class Optimizer(_Handle):
         adamw: Union[None, Parameters, Iterable[Parameters]] = None, **settings: Union[float, str],
     ) -> None:
         self.learning_rate = learning_rate = lib.number_of(learning_rate, "learning_rate")
-        given: Any = parameters if isinstance(parameters, (Tensor, Module, dict)) else _listed(parameters)
+        given: Any = parameters
+        if isinstance(given, Iterable) and not isinstance(given, (Tensor, Module, dict, str, np.ndarray)):
+            given = list(given)  # it is read twice
         is_group = [isinstance(group, Mapping) and "params" in group for group in given] if isinstance(given, list) else []
         if any(is_group) and not all(is_group):
             raise TypeError("an optimizer takes groups, all of them with \"params\", or parameters, not both in one list")
@@ -457,8 +454,8 @@ class Autocast(_Handle):
     >>> autocast.step(adam)
 
     On a GPU, the parameters of `model` (a module, tensors, or a list) and everything computed from them have the
-    lower precision inside backward(); compute losses in f32. On the CPU, tensors stay f32 and bf16 affects only
-    products; "f16" raises heed.Error. "f32" does nothing. ``loss_scale`` is the initial scale for f16: the default,
+    lower precision inside backward(); compute losses in f32. On the CPU, tensors stay f32 and only products
+    change: "high" is three in bf16 for one in f32, "medium" and "bf16" are one; "f16" raises heed.Error. "f32" does nothing. ``loss_scale`` is the initial scale for f16: the default,
     16, suits sums over tokens; try 1024 for means.
     """
 

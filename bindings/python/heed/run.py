@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import operator
@@ -12,7 +13,7 @@ import threading
 import warnings
 import zipfile
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -145,14 +146,11 @@ def _element(value: Any, column: Dict[str, Any], where: str) -> str:
     if column["is_name"]:
         if isinstance(value, (bool, np.bool_)):
             return "true" if value else "false"
-        try:
-            return str(operator.index(value))
-        except TypeError:
-            pass
         if isinstance(value, (float, np.floating)) and float(value).is_integer():
-            return str(int(value))  # a column of numbers in which some are missing
-        raise TypeError(f"{where} is {value!r}; expected a text or a whole number")
-    raise TypeError(f"{where} is {value!r}; expected a text")
+            value = int(value)  # a column of numbers in which some are missing
+        with contextlib.suppress(TypeError):
+            return str(operator.index(value))
+    raise TypeError(f"{where} is {value!r}; expected a text{' or a whole number' * column['is_name']}")
 
 
 def _label_type(values: List[Any], where: str) -> str:
@@ -167,12 +165,10 @@ def _label_type(values: List[Any], where: str) -> str:
 
 def _number(value: Any, where: str) -> str:
     """Converts a number, or a text that contains one, to text."""
-    try:
-        if isinstance(value, (bool, np.bool_)):
-            raise TypeError
-        return repr(float(value))
-    except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"{where} is {value!r}; expected a number") from None
+    if not isinstance(value, (bool, np.bool_)):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            return repr(float(value))
+    raise TypeError(f"{where} is {value!r}; expected a number")
 
 
 def _is_list(value: Any) -> bool:
@@ -248,9 +244,9 @@ class Table:
         missing: str = "error",
     ) -> None:
         names = [column["name"] for column in columns]
-        if len(given) > len(columns) or len(given) < sum(not column["optional"] for column in columns):
-            lacks = [column["name"] for column in columns[len(given):] if not column["optional"]]
-            said = f" and no {' and no '.join(lacks)}" if lacks else ""
+        lacks = [column["name"] for column in columns[len(given):] if not column["optional"]]
+        if lacks or len(given) > len(columns):
+            said = "".join(f" and no {name}" for name in lacks)
             raise TypeError(f"{task} takes {', '.join(names)} as the columns of {part!r}, but got {len(given)}{said}")
         found = [_values(values, name) for values, name in zip(given, names)]
         for name, values in zip(names, found):
@@ -337,12 +333,10 @@ class Model(Module):
         for translate, summarize and converse. ``context`` is that of a training pass; None runs inference.
         """
         lines = _lines(texts)
-        if targets is not None:
-            wanted = _lines(targets, "targets")
-            if len(wanted) != len(lines):
-                raise ValueError(f"{len(lines)} texts, but {len(wanted)} targets")
-            return Tensor._result("heed_run_log_probabilities", self._run, lines, wanted, len(lines), context)
-        return Tensor._result("heed_run_outputs", self._run, lines, len(lines), context)
+        wanted = None if targets is None else _lines(targets, "targets")
+        if wanted is not None and len(wanted) != len(lines):
+            raise ValueError(f"{len(lines)} texts, but {len(wanted)} targets")
+        return Tensor._result("heed_run_outputs", self._run, lines, wanted, len(lines), context)
 
 
 class Run(_Handle):
@@ -370,7 +364,12 @@ class Run(_Handle):
         """
         named = lib.path_of(folder, "folder")
         if os.path.isfile(named):
-            return cls._unpacked(named, device=device, weights=weights, config=config, settings=settings, verify=verify)
+            try:
+                with zipfile.ZipFile(named) as packed:
+                    files = ((name, packed.read(name)) for name in packed.namelist())
+                    return cls._of_files(files, device=device, weights=weights, config=config, settings=settings, verify=verify)
+            except zipfile.BadZipFile as error:
+                raise lib.Error(f"{named} is neither the folder of a run nor a file that Run.save() wrote: {error}") from None
         path = None if config is None else lib.path_of(config, "config")
         given: Dict[str, Any] = dict(device=device, weights=weights, config=path, verify=verify)
         if isinstance(settings, str):
@@ -381,20 +380,20 @@ class Run(_Handle):
         return run
 
     @classmethod
-    def _unpacked(cls, path: str, **given: Any) -> "Run":
-        """Opens a run from a file, unpacked into a temporary folder."""
+    def _of_files(cls, files: Iterable[Tuple[str, bytes]], **given: Any) -> "Run":
+        """Opens a run in a temporary folder, into which it writes these files."""
         temporary = lib.temporary_folder()
-        try:
-            with zipfile.ZipFile(path) as packed:
-                for name in packed.namelist():
-                    if name != os.path.basename(name) or name in ("", ".", ".."):
-                        raise lib.Error(f"{path}: it has {name!r}, which is no file of a run")
-                    packed.extract(name, temporary.name)
-        except zipfile.BadZipFile as error:
-            raise lib.Error(f"{path} is neither the folder of a run nor a file that Run.save() wrote: {error}") from None
+        for name, content in files:
+            if name != os.path.basename(name) or name in ("", ".", ".."):
+                raise lib.Error(f"{name!r} is no file of a run")
+            with open(os.path.join(temporary.name, name), "wb") as file:
+                file.write(content)
         run = cls.open(temporary.name, **given)
         run._temporary = temporary
         return run
+
+    def __reduce__(self) -> Any:
+        return Run._of_files, (list(self._files()),)
 
     def save(self, path: Path, *, overwrite: bool = False) -> None:
         """Writes the run to one zip file, completely or not at all. Run.open() reads it on any machine.
@@ -409,15 +408,15 @@ class Run(_Handle):
         target = lib.path_of(path)
         if os.path.exists(target) and not overwrite:
             raise lib.Error(f"{target} exists; overwrite=True replaces it")
-        handle, temporary = tempfile.mkstemp(prefix=".heed-", dir=os.path.dirname(os.path.abspath(target)))
+        temporary = f"{target}.{os.getpid()}.{threading.get_ident()}"
         try:
-            with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as packed:
+            with zipfile.ZipFile(temporary, "x", zipfile.ZIP_STORED) as packed:
                 for name, content in self._files():
                     packed.writestr(zipfile.ZipInfo(name), content)
-            os.chmod(temporary, 0o666 & ~_umask())
             os.replace(temporary, target)
         except BaseException:
-            os.unlink(temporary)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
             raise
 
     def _files(self) -> Iterator[Tuple[str, bytes]]:
@@ -431,7 +430,9 @@ class Run(_Handle):
         if self._handle is None:
             return "<heed.Run, closed>"
         found = self._describe()
-        mechanism = _mechanism(found["settings"].get("model", {}))
+        model = found["settings"].get("model", {})
+        mechanisms = [model.get(name) for name in ("encoder_attention", "decoder_attention")]
+        mechanism = next((f" with {name}" for name in mechanisms if isinstance(name, str)), "")
         count = sum(parameter.size for parameter in self.model.parameters().values())
         classes = f", {len(found['classes'])} classes" if found["classes"] else ""
         return f"<heed.Run of {found['task']}{mechanism}, {count:,} parameters{classes}, in {self.folder!r}>"
@@ -566,8 +567,8 @@ class Run(_Handle):
 
     def capture(self, texts: Sequence[str], path: Path, overwrite: bool = False) -> List[Prediction]:
         """Returns predict() of the texts and writes attention data to a file: maps for .html, otherwise safetensors."""
-        lines, file = _lines(texts), lib.encoded(lib.path_of(path))
-        return [_prediction(answer) for answer in self._called("capture", lines, len(lines), file, int(overwrite))]
+        lines, given = _lines(texts), lib.settings_json(dict(capture=lib.path_of(path), overwrite=overwrite))
+        return [_prediction(answer) for answer in self._called("predict", lines, len(lines), given)]
 
     def report(self) -> Page:
         """Returns the report of the run: curves, settings, mistakes, attention maps."""
@@ -667,20 +668,6 @@ def _assignments(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]
         else:
             plain = lib.setting_of(value, f"{prefix}{name}")
             yield f"{prefix}{name}={plain if isinstance(plain, str) else json.dumps(plain)}"
-
-
-def _mechanism(model: Dict[str, Any]) -> str:
-    """Returns the encoder's mechanism or, without an encoder, the decoder's."""
-    for name in ("encoder_attention", "decoder_attention"):
-        if isinstance(model.get(name), str):
-            return f" with {model[name]}"
-    return ""
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 class AnswerQueue(_Handle):

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pathlib
-import pickle
 import warnings
 from typing import Any, Callable, Dict, Mapping, Optional, Union
 
@@ -23,11 +21,6 @@ try:
     from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 except ImportError as error:
     raise ImportError("heed.sklearn needs scikit-learn: pip install scikit-learn") from error
-
-try:
-    import cloudpickle  # comes with joblib, without which there is no scikit-learn
-except ImportError:
-    from joblib.externals import cloudpickle  # before its version 1.6
 
 from . import _library as lib
 from ._library import Path
@@ -116,27 +109,7 @@ class _Estimator(_OfTexts):
         return {name: value for name, value in given.items() if value is not None}
 
     def __getstate__(self) -> Dict[str, Any]:
-        state = dict(super().__getstate__())
-        run = state.pop("run_", None)
-        if run is not None:
-            state["_files"] = dict(run._files())
-        if state.get("on_progress") is not None:  # pickle itself takes neither lambdas nor a stream
-            state["_on_progress"] = cloudpickle.dumps(state.pop("on_progress"))
-        return state
-
-    def __setstate__(self, state: Dict[str, Any]) -> None:
-        state = dict(state)
-        files, told = state.pop("_files", None), state.pop("_on_progress", None)
-        if told is not None:
-            state["on_progress"] = pickle.loads(told)
-        super().__setstate__(state)
-        if files is None:
-            return
-        temporary = lib.temporary_folder()
-        for name, content in files.items():
-            pathlib.Path(temporary.name, os.path.basename(name)).write_bytes(content)
-        self.run_ = Run.open(temporary.name)
-        self.run_._temporary = temporary
+        return dict(super().__getstate__(), on_progress=None)  # pickle takes neither lambdas nor a stream
 
 
 class Classifier(ClassifierMixin, _Estimator):
@@ -154,8 +127,8 @@ class Classifier(ClassifierMixin, _Estimator):
     - ``on_progress``: as in ``heed.train``. Without it, ``verbose`` shows a progress line.
     - ``out``: the folder of the run, which must be new for each fit.
 
-    A fitted estimator has ``classes_`` and ``run_``, the trained run. Pickling it includes the run's files and
-    ``on_progress``, even a lambda.
+    A fitted estimator has ``classes_`` and ``run_``, the trained run. Pickling it includes the run's files, but not
+    ``on_progress``.
     """
 
     _task = "classify"
@@ -265,7 +238,7 @@ class Embedder(TransformerMixin, _OfTexts):
 
     >>> make_pipeline(Embedder("runs/embed"), LogisticRegression()).fit(texts, labels)
 
-    ``run``: the run's folder, or a file of ``Run.save()``.
+    ``run``: the run's folder, or a file of ``Run.save()``. Pickling a fitted Embedder includes the run's files.
     """
 
     def __init__(self, run: Optional[Path] = None) -> None:
@@ -273,9 +246,6 @@ class Embedder(TransformerMixin, _OfTexts):
 
     def fit(self, X: Any, y: Any = None) -> "Embedder":
         """Opens the run; learns nothing. Raises heed.Error if there is no run, and ValueError for another task."""
-        return self._open()
-
-    def _open(self) -> "Embedder":
         if self.run is None:
             raise ValueError("Embedder needs run: the folder of a run of embed_text")
         opened = Run.open(self.run)
@@ -291,21 +261,6 @@ class Embedder(TransformerMixin, _OfTexts):
         if not any(answer.vector for answer in answers):  # an answer that has the width
             answers.extend(self.run_.predict(["a"]))
         return np.nan_to_num(answers.vectors[:count])
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "run_")
-
-    def __getstate__(self) -> Dict[str, Any]:
-        state = dict(super().__getstate__())
-        state["_is_open"] = state.pop("run_", None) is not None
-        return state
-
-    def __setstate__(self, state: Dict[str, Any]) -> None:
-        state = dict(state)
-        is_open = state.pop("_is_open")
-        super().__setstate__(state)
-        if is_open:
-            self._open()
 
 
 def _names(classes: np.ndarray) -> list:

@@ -161,9 +161,7 @@ def cross_validate(
     given["data.folds"] = folds
     with tempfile.TemporaryDirectory(prefix="heed-folds-") as temporary:
         folder = os.path.join(temporary, "folds") if out is None else lib.path_of(out, "out")
-        found: Dict[str, Any] = json.loads(
-            _called(lib.result_text, "heed_cross_validate", task, given, parts, folder, on_progress))
-        return found
+        return _called(lib.result_json, "heed_cross_validate", task, given, parts, folder, on_progress)  # type: ignore[no-any-return]
 
 
 class Comparison:
@@ -234,7 +232,7 @@ def compare(
     given.update(attention=_listed(attention, "attention") if names else attention, seeds=_listed(seeds, "seeds"), halving=halving,
                  random=random, grid={name: _varied(values, name) for name, values in (grid or {}).items()})
     folder = lib.path_of(out, "out")
-    found = json.loads(_called(lib.result_text, "heed_compare_trainings", task, given, parts, folder, on_progress))
+    found = _called(lib.result_json, "heed_compare_trainings", task, given, parts, folder, on_progress)
     return Comparison(found, folder)
 
 
@@ -263,15 +261,13 @@ def _given(
     for name, value in others.items():
         if value is not None and name in given:
             raise TypeError(f"{name!r} is given twice: in settings, and as a keyword")
-    kind = tasks().get(task)
+    lib.result_text("heed_task_settings", lib.encoded(task, "task"), 1)  # whose error names the nearest task
+    kind = tasks()[task]
     tables = dict(tables)
-    names_of = column_names(kind, tables) if kind else {}
-    shared: List[Tuple[str, Any]] = [("valid", valid), ("test", test), *tables.items()]
+    names_of = column_names(kind, tables)
+    learned: Any = None if not examples else examples[0] if len(examples) == 1 else examples
     parts = []
-    if examples:
-        first = examples[0] if len(examples) == 1 else examples
-        shared.insert(0, ("train", first))
-    for part, value in shared:
+    for part, value in [("train", learned), ("valid", valid), ("test", test), *tables.items()]:
         setting = "data.file" if part == "train" else f"data.{part}"
         if value is None:
             continue
@@ -285,7 +281,7 @@ def _given(
         elif part in ("valid", "test") and isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
             given[f"{setting}_fraction"] = float(value)
         else:
-            parts.append(_part(kind, task, part, value, names_of, missing))
+            parts.append(table_of(kind, part, value, names_of, missing))
             if parts[-1].has_lists and task == "classify":
                 given.setdefault("data.label_separator", "|")
             if part == "train" and task in ("classify", "match"):
@@ -308,14 +304,6 @@ def resume(
     return _train(None, dict(settings or {}, resume=True, verify=verify), [], folder, on_progress)
 
 
-def _part(
-    kind: Optional[Dict[str, Any]], task: str, part: str, value: Any, names_of: Dict[str, str], missing: str,
-) -> "Table":
-    if kind is None:  # the library names the nearest
-        lib.result_text("heed_task_settings", lib.encoded(task, "task"), 1)
-    return table_of(kind, part, value, names_of, missing)
-
-
 _until_the_end: List[Any] = []
 
 
@@ -331,7 +319,7 @@ def _train(
         if lib.ending():
             _until_the_end.append(temporary)  # the program removes it, not a thread that may not get to its end
         elif temporary and os.path.exists(os.path.join(folder, "config.json")):
-            _keep(temporary)
+            temporary._finalizer.detach()  # type: ignore[attr-defined]
             warnings.warn(f"the run stays in {folder}; heed.resume() goes on with it", stacklevel=3)
         raise
     run = Run(handle)
@@ -353,7 +341,3 @@ def _called(
     name = None if task is None else lib.encoded(task, "task")
     with lib.interruptible():
         return call(function, name, lib.settings_json(given), structs, len(parts), lib.encoded(folder), progress, None)
-
-
-def _keep(folder: "tempfile.TemporaryDirectory[str]") -> None:
-    folder._finalizer.detach()  # type: ignore[attr-defined]
