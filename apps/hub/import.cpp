@@ -301,7 +301,7 @@ void fit_positions(Tensors& weights, const Settings& settings) {
   const auto found = weights.find("input.positions.weight");
   if (found == weights.end() || !settings.has("data.max_tokens")) return;
   const NoGrad no_grad;
-  const auto most = settings.get<std::int64_t>("data.max_tokens");
+  const std::int64_t most = settings.read<TextLimits>("data").max_tokens;
   if (found->second.size(0) > most) found->second = contiguous(slice(found->second, 0, 0, most));
 }
 

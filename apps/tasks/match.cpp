@@ -44,14 +44,6 @@ void for_each_setting(auto&& visit, Questions& questions) {
         "Without data: number of generated questions, with 5 answers each");
 }
 
-struct PairModel {
-  enum class Kind { joint, towers } kind = Kind::joint;
-};
-void for_each_setting(auto&& visit, PairModel& model) {
-  visit(model.kind, "kind", {"joint", "towers"},
-        "joint: the encoder reads both texts at once; towers: one encoder reads each text by itself");
-}
-
 Settings match_settings(bool own_data) {
   Settings settings;
   settings.declare("", RuntimeSettings());
@@ -94,8 +86,7 @@ class TextPairInput : public TokenizedInput<PairTokenizer> {
   static constexpr bool fits_batches = false;
 
   explicit TextPairInput(const Settings& settings)
-      : TokenizedInput(settings),
-        is_joint_(settings.read<PairModel>("model").kind == PairModel::Kind::joint) {}
+      : TokenizedInput(settings), is_joint_(settings.read<PairModel>("model").is_joint()) {}
   NamedFiles learned_files(const LabelledText& train, const auto& learn_tokenizer) const {
     return learn_tokenizer([all = all_texts(train)](const auto& take) {
       all([&](std::string_view text) { take(PairTokenizer::spaced(text)); });
