@@ -51,11 +51,6 @@ Json line(std::string_view line);
 /// Returns "examples" of a capture, for maps() and strips() in the script; null if there is nothing
 /// to draw.
 Json examples(const CaptureFile& capture, const DrawingOptions& options);
-/// Returns "histograms" of the attention weights of each layer before and after training, as in
-/// figure 1 of the Synthesizer paper (arXiv 2005.00743), which compares the first and the last
-/// step. Both captures are of the same model and texts. Null if there are no weights.
-Json histograms(const CaptureFile& first, const CaptureFile& last, std::size_t most_layers);
-
 /// Writes report.html into a run during training, from its records and settings
 /// (TrainerCallbacks::report).
 void write_while_training(const RunFolder& run, std::span<const Progress> records);
