@@ -46,7 +46,7 @@ struct RunRecords {
 Json curves(std::span<const RunRecords> runs);
 /// Returns "summary": the progress of a run and its best evaluation; empty without records.
 Json summary(std::span<const Progress> records);
-/// Returns a line of input for display: an image (apps/data/idx.h), or the first 600 bytes of its text.
+/// Returns a line of input for display: an image (apps/data/formats.h), or the first 600 bytes of its text.
 Json line(std::string_view line);
 /// Returns "examples" of a capture, for maps() and strips() in the script; null if there is nothing
 /// to draw.

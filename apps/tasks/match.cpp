@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "heed/apps/data/synthetic_pairs.h"
+#include "heed/apps/data/synthetic.h"
 #include "heed/apps/data/table.h"
 #include "heed/apps/tasks/class_heads.h"
 #include "heed/training/ranking.h"

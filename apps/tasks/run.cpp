@@ -13,7 +13,6 @@
 
 #include "heed/apps/tasks/example_files.h"
 #include "heed/apps/tasks/recipe.h"
-#include "heed/apps/tasks/start.h"
 #include "heed/apps/tasks/text_to_text.h"
 #include "heed/base/file.h"
 #include "heed/base/unicode.h"

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "heed/apps/compare/comparison.h"
-#include "heed/apps/data/idx.h"
+#include "heed/apps/data/formats.h"
 #include "heed/apps/report/report.h"
 #include "heed/apps/tasks/report.h"
 #include "heed/apps/tasks/run.h"
