@@ -10,7 +10,6 @@
 #include "heed/base/file.h"
 #include "heed/base/json.h"
 #include "heed/base/names.h"
-#include "heed/training/text_metrics.h"
 
 namespace heed {
 
