@@ -8,7 +8,7 @@
 /// It leaves out what few programs extend: helpers for new tasks (apps/tasks/examples.h,
 /// apps/tasks/labelled.h, apps/tasks/text_to_text.h), the framework of published architectures
 /// (apps/hub/architecture.h), comparisons (apps/compare/comparison.h), event files
-/// (training/tensorboard.h), readers of single formats (apps/data/idx.h, apps/data/mind.h, ...), and
+/// (training/tensorboard.h), readers of single formats (apps/data/formats.h), and
 /// headers that are internal to their folder.
 
 #include "heed/autograd/autograd.h"

@@ -1,4 +1,4 @@
-# Texts of files, built in: apps/report/page/ and Chart.js, which pages embed, and the figures of `heed variants --advise`.
+# Texts of files, built in: apps/report/page/ and Chart.js, which pages embed, and the notes of `heed variants`.
 
 # Writes a source file that defines, in a namespace, a std::string_view for each NAME=FILE[,FILE...].
 function(heed_embed_texts out namespace)

@@ -14,7 +14,7 @@
 #include <sstream>
 
 #include "heed/apps/cli/task_program.h"
-#include "heed/apps/data/synthetic_pairs.h"
+#include "heed/apps/data/synthetic.h"
 #include "heed/apps/tasks/examples.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/ops.h"

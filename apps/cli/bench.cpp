@@ -1,5 +1,4 @@
-// heed bench attention: the cost of one layer of every attention variant, forward and backward, and how it
-// grows with the length.
+// heed bench attention: the cost of one layer of every attention variant, forward and backward, by length.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -24,19 +23,22 @@
 namespace heed::programs {
 namespace {
 
-/// A cost at one length.
-struct CostAtLength {
-  double length = 0, cost = 0;
+/// The memory of a pass at one length.
+struct MemoryAtLength {
+  double length = 0, megabytes = 0;
 };
 
-/// Returns the expected cost at a longer length, from cost = a length + b length^2 through two points, with
-/// a, b >= 0. (At short lengths the projections hide the quadratic part.)
-double expected_cost(const CostAtLength& shorter, const CostAtLength& longer, double length) {
-  // cost / length = a + b length is a straight line.
-  const double slope =
-      (longer.cost / longer.length - shorter.cost / shorter.length) / (longer.length - shorter.length);
-  const double b = std::clamp(slope, 0.0, longer.cost / (longer.length * longer.length));
-  const double a = longer.cost / longer.length - b * longer.length;
+/// Returns the memory to expect at a longer length, from a length + b length^2 through the last two points, with
+/// a, b >= 0; 0 before there are two. (At short lengths the projections hide the quadratic part.)
+double expected_memory(const std::vector<MemoryAtLength>& measured, double length) {
+  if (measured.size() < 2) return 0;
+  const MemoryAtLength &shorter = measured.rbegin()[1], &longer = measured.back();
+  if (shorter.length == longer.length) return 0;
+  // The memory per token = a + b length is a straight line.
+  const double slope = (longer.megabytes / longer.length - shorter.megabytes / shorter.length) /
+                       (longer.length - shorter.length);
+  const double b = std::clamp(slope, 0.0, longer.megabytes / (longer.length * longer.length));
+  const double a = longer.megabytes / longer.length - b * longer.length;
   return a * length + b * length * length;
 }
 
@@ -162,28 +164,6 @@ AttentionCost measure_attention(const AttentionChoice& choice, std::int64_t leng
 
 // --- one variant at several lengths
 
-using Costs = std::vector<CostAtLength>;  // by ascending lengths
-
-/// Returns the exponent p of the least-squares fit cost = c length^p in logarithms, from a length of 1024 on
-/// if there are two such lengths, since fixed costs matter little there; nothing for a single length.
-std::optional<double> growth_exponent(const Costs& costs) {
-  const auto fit = [](std::span<const CostAtLength> points) -> std::optional<double> {
-    if (points.empty() || points.front().length == points.back().length) return {};
-    double x = 0, y = 0, xx = 0, xy = 0;
-    for (const auto& [length, cost] : points) {
-      x += std::log(length);
-      y += std::log(cost);
-      xx += std::log(length) * std::log(length);
-      xy += std::log(length) * std::log(cost);
-    }
-    const auto n = static_cast<double>(points.size());
-    return (n * xy - x * y) / (n * xx - x * x);
-  };
-  const auto first_long = std::ranges::find_if(costs, [](const auto& point) { return point.length >= 1024; });
-  const std::span<const CostAtLength> longer(first_long, costs.end());
-  return fit(longer.size() > 1 ? longer : std::span(costs));
-}
-
 /// Prints a line of JSON, or of the table.
 void print_cost(const BenchOptions& bench, const Json& json, const std::string& text) {
   std::cout << (bench.json ? json.dump() : text) << '\n';
@@ -200,31 +180,22 @@ void print_skipped(const BenchOptions& bench, const std::string& variant, std::i
 
 /// Measures one variant at ascending lengths; skips those that would need too much memory.
 void bench_variant(const AttentionChoice& choice, const BenchOptions& bench) {
-  const char* const variant = choice.name.c_str();
-  Costs memory, time;
-  const auto measure = [&](std::int64_t length, std::int64_t repetitions) {
-    const AttentionCost cost = measure_attention(choice, length, bench, repetitions);
-    memory.push_back({static_cast<double>(length), cost.peak_mb});
-    time.push_back({static_cast<double>(length), cost.ms});
-    return cost;
-  };
+  std::vector<MemoryAtLength> memory;
   // Two short lengths predict what the first requested one needs.
   for (const std::int64_t length : {256, 512})
-    if (bench.lengths.front() > 512) measure(length, 1);
-  const auto probes = std::ssize(memory);
+    if (bench.lengths.front() > 512)
+      memory.push_back({static_cast<double>(length), measure_attention(choice, length, bench, 1).peak_mb});
 
   for (const std::int64_t length : bench.lengths) {
-    const double expected =
-        memory.size() < 2 || memory.rbegin()[1].length == memory.back().length
-            ? 0
-            : expected_cost(memory.rbegin()[1], memory.back(), static_cast<double>(length));
+    const double expected = expected_memory(memory, static_cast<double>(length));
     if (expected > bench.memory_limit_mb) {
       print_skipped(bench, choice.name, length,
                     concat_text("needs about ", std::llround(expected), " MB, more than the limit of ",
                                 std::llround(bench.memory_limit_mb), " MB (--memory-limit)"));
       continue;
     }
-    const AttentionCost cost = measure(length, bench.repetitions);
+    const AttentionCost cost = measure_attention(choice, length, bench, bench.repetitions);
+    memory.push_back({static_cast<double>(length), cost.peak_mb});
     print_cost(bench,
                {{"variant", choice.name},
                 {"length", length},
@@ -232,21 +203,10 @@ void bench_variant(const AttentionChoice& choice, const BenchOptions& bench) {
                 {"peak_mb", cost.peak_mb},
                 {"parameters", cost.parameters},
                 {"flops", cost.flops}},
-               formatted("%-30s %8lld %10.2f %10.1f %12lld %10.3f", variant, static_cast<long long>(length),
-                         cost.ms, cost.peak_mb, static_cast<long long>(cost.parameters), cost.flops / 1e9));
+               formatted("%-30s %8lld %10.2f %10.1f %12lld %10.3f", choice.name.c_str(),
+                         static_cast<long long>(length), cost.ms, cost.peak_mb,
+                         static_cast<long long>(cost.parameters), cost.flops / 1e9));
   }
-  const auto exponent = [&](const Costs& costs) {
-    return growth_exponent({costs.begin() + probes, costs.end()});
-  };
-  const auto time_exponent = exponent(time), memory_exponent = exponent(memory);
-  if (!time_exponent && !bench.json) return;
-  const auto number = [](std::optional<double> value) { return value ? Json(*value) : Json(); };
-  print_cost(bench,
-             {{"variant", choice.name},
-              {"time_exponent", number(time_exponent)},
-              {"memory_exponent", number(memory_exponent)}},
-             formatted("%-30s %8s time ~ N^%.2f, memory ~ N^%.2f", variant, "", time_exponent.value_or(0),
-                       memory_exponent.value_or(0)));
 }
 
 // --- the command
@@ -331,8 +291,7 @@ std::function<int()> add_bench_command(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Measures costs");
   bench->require_subcommand(1);
   CLI::App* command = bench->add_subcommand(
-      "attention",
-      "Measures time, memory, parameters and operations of every attention variant, and how they grow");
+      "attention", "Measures time, memory, parameters and operations of every attention variant");
   auto options = std::make_shared<BenchOptions>();
   const auto add = [&](const char* flag, auto& value, const char* type, const char* help) {
     return command->add_option(flag, value, help)->type_name(type);
@@ -357,13 +316,11 @@ std::function<int()> add_bench_command(CLI::App& app) {
       ->allow_extra_args(false);
   options->device_flag.add(*command, "--device", "DEVICE", "Device to compute on (default: cpu)");
   command->add_flag("--profile", options->profile, "Print the time of a pass by kernel");
-  command->add_flag("--json", options->json,
-                    "Print a line of JSON for each variant and length, and one for each variant");
+  command->add_flag("--json", options->json, "Print a line of JSON for each variant and length");
   command->footer(
       "Reformer hashes twice, ClusterFormer has sqrt(length) clusters, the other settings are the variants'\n"
       "defaults with max_length = length.\n"
-      "Times are for a forward and a backward pass in training, without dropout. Exponents are fitted to\n"
-      "lengths from 1024 on.\n");
+      "Times are for a forward and a backward pass in training, without dropout.\n");
   return [options] { return run_bench(*options); };
 }
 

@@ -13,6 +13,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// The setting "data.format" of any task that reads tables.
+struct TableFormat {
+  std::string name = {};
+};
+void for_each_setting(auto&& visit, TableFormat& format) {
+  visit(format.name, "format", "");
+}
+
 /// The cells of a table row; for jsonl, its line.
 struct KeptRow {
   std::vector<std::string> cells;
@@ -77,7 +85,7 @@ class PredictCommand {
   }
 
   void answer_rows(Run& run) {
-    const std::string file = data_.value(), given = run.settings().get<std::string>("data.format");
+    const std::string file = data_.value(), given = run.settings().read<TableFormat>("data").name;
     format_ = given.empty() ? table_format(file) : given;
     Waiting waiting;
     run.task().read_table(file, [&](std::string text, const TableCells& row) {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <map>
+#include <numeric>
 #include <tuple>
 
 #include "heed/apps/compare/comparison.h"
@@ -341,19 +341,16 @@ std::vector<std::string> best_choices(std::span<const ComparisonRow> rows) {
 std::vector<std::size_t> best_cells(std::span<const ComparisonCell> cells,
                                     std::span<const ComparisonRow> rows,
                                     std::span<const std::optional<CellResult>> results) {
-  std::map<std::string, std::size_t> rank;
-  for (const std::string& choice : best_choices(rows)) rank.emplace(choice, rank.size());
-  std::vector<std::tuple<bool, std::size_t, std::vector<double>, std::size_t>> order;
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    const auto found = rank.find(cells[i].choice);
+  const std::vector<std::string> best = best_choices(rows);
+  const auto key = [&](std::size_t i) {
     const bool is_measured = results[i] && results[i]->failure.empty();
-    order.emplace_back(!is_measured, found == rank.end() ? rank.size() : found->second,
-                       is_measured ? mean_losses({&*results[i], 1}) : std::vector<double>(), i);
-  }
-  std::ranges::sort(order);
-  std::vector<std::size_t> best;
-  for (const auto& cell : order) best.push_back(std::get<3>(cell));
-  return best;
+    return std::tuple(!is_measured, std::ranges::find(best, cells[i].choice) - best.begin(),
+                      is_measured ? mean_losses({&*results[i], 1}) : std::vector<double>());
+  };
+  std::vector<std::size_t> order(cells.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, key);
+  return order;
 }
 
 std::string comparison_html(std::string_view title, std::span<const ComparisonRow> rows,

@@ -120,7 +120,7 @@ ExchangeReport export_run(const std::filesystem::path& path, const std::filesyst
   // A causal model adds no mark at the end; in a masked model, tokenizer.begin decides.
   const bool is_one_stack =
       content.task == "embed_text" || content.task == "classify" || content.task == "language_model";
-  const std::string begin = is_one_stack ? run.settings().get<std::string>("tokenizer.begin") : "";
+  const std::string begin = is_one_stack ? run.settings().read<BeginMark>("tokenizer").begin : "";
   const bool is_causal = content.settings.value("objective", "") == "causal",
              has_end = content.task != "language_model" || (!is_causal && !begin.empty());
   const ExportPlan plan = architecture.export_plan(std::move(content));

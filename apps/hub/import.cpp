@@ -301,7 +301,7 @@ void fit_positions(Tensors& weights, const Settings& settings) {
   const auto found = weights.find("input.positions.weight");
   if (found == weights.end() || !settings.has("data.max_tokens")) return;
   const NoGrad no_grad;
-  const auto most = settings.get<std::int64_t>("data.max_tokens");
+  const std::int64_t most = settings.read<TextLimits>("data").max_tokens;
   if (found->second.size(0) > most) found->second = contiguous(slice(found->second, 0, 0, most));
 }
 
@@ -328,8 +328,8 @@ ImportedRun imported(const fs::path& folder) {
   PublishedModel model = read_published(folder);
   const Config config(model.config);
   const Architecture& architecture = find_architecture(config, model.tensors);
-  config.expect(common_members());
-  config.expect(*architecture.members);
+  config.expect_all(only_common());
+  config.expect_all(*architecture.only);
   ImportPlan plan = architecture.import_plan(config, model.tensors);
   if (plan.task == "embed_text") take_sentence_modules(folder, plan);
   if (plan.task == "embed_text" || plan.task == "classify")

@@ -1,7 +1,6 @@
 #include "heed/apps/report/capture.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "heed/apps/data/text_file.h"
@@ -11,9 +10,6 @@
 #include "heed/base/file.h"
 #include "heed/base/json.h"
 #include "heed/base/names.h"
-#include "heed/base/unicode.h"
-#include "heed/text/tokenizer_parts.h"
-#include "heed/training/text_metrics.h"
 
 namespace heed {
 
@@ -200,49 +196,6 @@ Json make_strips(const CapturedExample& example, const DrawingOptions& options) 
   return list;
 }
 
-/// Replaces "<unk>" among the tokens by the text of the line between the neighbouring tokens.
-/// Returns whether there were any.
-bool name_unknown(CapturedExample& example, const std::string& whole) {
-  constexpr std::string_view space = " \t\n";
-  const std::size_t tab = whole.find('\t');
-  const std::string line = example.name.ends_with("-second") && tab != whole.npos ? whole.substr(tab) : whole;
-  const std::string lower = unicode::lower_case(line, unicode::FinalSigma::medial);
-  if (lower.size() != line.size()) return false;  // places in one are none in the other
-  std::vector<std::string>& tokens = example.tokens.front().texts;
-  std::vector<std::size_t> unknown;  // since the last token that was found
-  std::size_t at = 0;
-  bool any = false;
-  const auto name_until = [&](std::size_t end) {
-    const std::string_view between = std::string_view(line).substr(at, end - at);
-    for (const auto& words : {split_at_punctuation(between), split_at_spaces(between)}) {
-      if (words.size() != unknown.size()) continue;
-      for (std::size_t i = 0; i < words.size(); ++i)
-        tokens[unknown[i]] = concat_text("⟨", unicode::beginning(words[i], 60), "⟩");
-      any = any || !words.empty();
-      break;
-    }
-    unknown.clear();
-  };
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    const std::size_t begin = tokens[i].find_first_not_of(space);
-    if (tokens[i] == "<unk>" || tokens[i] == "[UNK]") {
-      unknown.push_back(i);
-    } else if (begin != tokens[i].npos) {
-      const std::string word =
-          unicode::lower_case(std::string_view(tokens[i]).substr(begin), unicode::FinalSigma::medial);
-      const std::size_t found = lower.find(word.substr(0, word.find_last_not_of(space) + 1), at);
-      if (found == lower.npos) {
-        if (word.front() == '<' || word.front() == '[') continue;  // a mark
-        return any;                                                // a token that the line does not spell so
-      }
-      name_until(found);
-      at = found + word.size();
-    }
-  }
-  name_until(line.size());
-  return any;
-}
-
 /// Returns options with fewer tokens if all maps of an example together would have too many cells.
 DrawingOptions fitting_options(const CapturedExample& example, DrawingOptions options) {
   std::int64_t heads = 0, maps = 0;
@@ -276,7 +229,6 @@ std::string left_out(const CapturedExample& example, const DrawingOptions& optio
 
 /// Null where there is nothing to draw.
 Json drawn_example(CapturedExample& example, const Answered* answered, const DrawingOptions& all) {
-  const bool names_words = answered && !example.tokens.empty() && name_unknown(example, answered->line);
   const DrawingOptions options = fitting_options(example, all);
   Json maps = Json::array(), tokens = Json::array(), strips = make_strips(example, options);
   for (const Capture::Entry& one : example.shown)
@@ -286,33 +238,16 @@ Json drawn_example(CapturedExample& example, const Answered* answered, const Dra
     texts.resize(static_cast<std::size_t>(std::min(std::ssize(texts), options.tokens)));
     tokens.push_back(std::move(texts));
   }
-  Json drawn = {{"name", example.name},        {"names_words", names_words},
-                {"tokens", std::move(tokens)}, {"maps", std::move(maps)},
-                {"strips", std::move(strips)}, {"left_out", left_out(example, options)}};
+  Json drawn = {{"name", example.name},
+                {"tokens", std::move(tokens)},
+                {"maps", std::move(maps)},
+                {"strips", std::move(strips)},
+                {"left_out", left_out(example, options)}};
   if (answered)
     drawn.update({{"line", line(answered->line)},
                   {"answer", answered->text},
                   {"probability", rounded(answered->probability)}});
   return drawn;
-}
-
-constexpr std::size_t bins = 40;
-
-/// Returns the quantile of the values for the given share; reorders them.
-double quantile(std::vector<double>& values, double share) {
-  const auto at =
-      values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
-  std::ranges::nth_element(values, at);
-  return *at;
-}
-
-Json histogram(std::vector<double>& values, double bin) {
-  std::vector<double> shares(bins, 0);
-  for (const double value : values) shares[std::min(bins - 1, static_cast<std::size_t>(value / bin))] += 1;
-  for (double& share : shares) share = std::round(1e5 * share / static_cast<double>(values.size())) / 1e5;
-  return {{"shares", shares},
-          {"median", rounded(quantile(values, 0.5))},
-          {"most", rounded(quantile(values, 0.99))}};
 }
 
 }  // namespace
@@ -327,34 +262,6 @@ Json examples(const CaptureFile& capture, const DrawingOptions& options) {
   if (shown.empty()) return nullptr;
   const bool has_more = std::ssize(shown) == options.examples;
   return {{"all", has_more ? all.size() : shown.size()}, {"shown", std::move(shown)}};
-}
-
-Json histograms(const CaptureFile& first, const CaptureFile& last, std::size_t most_layers) {
-  std::map<std::string, std::array<std::vector<double>, 2>> weights;  // of a layer: first, last
-  std::vector<std::string> layers;                                    // in the order of the model
-  for (const CaptureFile* capture : {&first, &last})
-    for (const CapturedExample& example : examples_in_words(*capture))
-      for (const Capture::Entry& shown : example.shown) {
-        if (!is_map(shown) || shown.name != "weights") continue;
-        const auto [place, is_new] = weights.try_emplace(shown.layer);
-        if (is_new) layers.push_back(shown.layer);
-        for (const double value : shown.value.to_doubles())
-          if (value > 0) place->second[capture == &first ? 0 : 1].push_back(value);
-      }
-  Json drawn = Json::array();
-  for (const std::string& layer : layers) {
-    auto& [before, after] = weights[layer];
-    if (before.empty() || after.empty() || drawn.size() == most_layers) continue;
-    std::vector<double> all = before;
-    all.insert(all.end(), after.begin(), after.end());
-    const double bin = quantile(all, 0.99) / static_cast<double>(bins);
-    drawn.push_back({{"name", layer},
-                     {"bin", rounded(bin)},
-                     {"before", histogram(before, bin)},
-                     {"after", histogram(after, bin)}});
-  }
-  if (drawn.empty()) return nullptr;
-  return {{"all", layers.size()}, {"layers", std::move(drawn)}};
 }
 
 }  // namespace heed::page

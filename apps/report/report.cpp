@@ -7,7 +7,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "heed/apps/data/idx.h"
+#include "heed/apps/data/formats.h"
 #include "heed/apps/data/text_file.h"
 #include "heed/base/error.h"
 #include "heed/base/json.h"

@@ -46,16 +46,11 @@ struct RunRecords {
 Json curves(std::span<const RunRecords> runs);
 /// Returns "summary": the progress of a run and its best evaluation; empty without records.
 Json summary(std::span<const Progress> records);
-/// Returns a line of input for display: an image (apps/data/idx.h), or the first 600 bytes of its text.
+/// Returns a line of input for display: an image (apps/data/formats.h), or the first 600 bytes of its text.
 Json line(std::string_view line);
 /// Returns "examples" of a capture, for maps() and strips() in the script; null if there is nothing
 /// to draw.
 Json examples(const CaptureFile& capture, const DrawingOptions& options);
-/// Returns "histograms" of the attention weights of each layer before and after training, as in
-/// figure 1 of the Synthesizer paper (arXiv 2005.00743), which compares the first and the last
-/// step. Both captures are of the same model and texts. Null if there are no weights.
-Json histograms(const CaptureFile& first, const CaptureFile& last, std::size_t most_layers);
-
 /// Writes report.html into a run during training, from its records and settings
 /// (TrainerCallbacks::report).
 void write_while_training(const RunFolder& run, std::span<const Progress> records);

@@ -82,7 +82,7 @@ std::vector<std::string> ClassHead::review(const TextParts& parts, const std::st
 }
 
 NamedFiles ClassHead::learned_files(const LabelledText& train) const {
-  const auto type = settings_.get<std::string>("data.label_type");
+  const auto type = settings_.read<LabelledData>("data").label_type;
   const bool is_text = type.empty() || type == "text";
   std::vector<std::string> classes = class_names(with_single_labels(train), type != "text");
   for (const std::string& name : classes)

@@ -5,8 +5,8 @@
 // Files of a run beside the weights: classes.json, and tokenizer.json or, for images, image.txt. Parts of
 // the data: train, valid, test.
 
-#include "heed/apps/data/idx.h"
-#include "heed/apps/data/synthetic_texts.h"
+#include "heed/apps/data/formats.h"
+#include "heed/apps/data/synthetic.h"
 #include "heed/apps/tasks/class_heads.h"
 
 namespace heed {
@@ -71,7 +71,7 @@ LabelledText draw_expressions(const Settings& settings) {
 
 // --- the task
 
-/// An image: a line of numbers (image_line() in apps/data/idx.h) or an entry of an idx file. The size that a
+/// An image: a line of numbers (image_line() in apps/data/formats.h) or an entry of an idx file. The size that a
 /// model reads is in "image.txt", as an example.
 class ImageInput {
  public:

@@ -1,6 +1,6 @@
 // Dialogue: an encoder-decoder Transformer (apps/tasks/text_to_text.h) that reads the last turns of a
 // dialogue and writes the next one, by beam search or by sampling. Dialogues come from files, one a line,
-// whose turns end in "__eou__" (apps/data/dialogues.h); without them it learns small talk made by rule. A line to
+// whose turns end in "__eou__" (apps/data/formats.h); without them it learns small talk made by rule. A line to
 // answer is the dialogue so far, with "__eou__" between its turns.
 //
 // Files of a run beside the weights: tokenizer.json, in which "__eou__" is a token. Parts of the data: train,
@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "heed/apps/data/dialogues.h"
+#include "heed/apps/data/formats.h"
 #include "heed/apps/data/labelled_text.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/text_to_text.h"
@@ -128,7 +128,7 @@ class ConverseTask : public TextToTextTask {
   /// Generates small talk. It does not depend on the seed, so that runs with different seeds are
   /// compared on the same dialogues.
   PairParts parts_made_by_rule() const override {
-    const SmallTalk made = small_talk(1, data_.dialogues, data_.held_out_dialogues);
+    const auto made = small_talk(1, data_.dialogues, data_.held_out_dialogues);
     return {answers_in(made.train, data_.turns), answers_in(made.held_out, data_.turns), {}};
   }
 

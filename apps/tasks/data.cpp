@@ -5,7 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "heed/apps/data/synthetic_pairs.h"
+#include "heed/apps/data/synthetic.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"

@@ -183,6 +183,16 @@ class BoundedTokenizer {
   std::atomic<std::int64_t> texts_ = 0, cut_texts_ = 0;
 };
 
+/// How a model reads pairs of texts.
+struct PairModel {
+  enum class Kind { joint, towers } kind = Kind::joint;
+  bool is_joint() const { return kind == Kind::joint; }
+};
+void for_each_setting(auto&& visit, PairModel& model) {
+  visit(model.kind, "kind", {"joint", "towers"},
+        "joint: the encoder reads both texts at once; towers: one encoder reads each text by itself");
+}
+
 /// Tokenizes pairs of texts for a PairMatcher: the tokens of each text with the end mark, and for
 /// each token whether its word also occurs in the other text, ignoring case. Words are matched
 /// whole, so that names missing from the vocabulary are found.
@@ -195,8 +205,7 @@ class BoundedTokenizer {
 class PairTokenizer {
  public:
   PairTokenizer(Tokenizer tokenizer, const Settings& settings)
-      : bounded_(std::move(tokenizer), settings),
-        is_joint_(settings.get<std::string>("model.kind") == "joint") {}
+      : bounded_(std::move(tokenizer), settings), is_joint_(settings.read<PairModel>("model").is_joint()) {}
 
   /// Returns the text for training the tokenizer: each word and punctuation mark with a space
   /// before it.

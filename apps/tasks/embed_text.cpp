@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "heed/apps/data/synthetic_pairs.h"
+#include "heed/apps/data/synthetic.h"
 #include "heed/apps/tasks/examples.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/autograd.h"

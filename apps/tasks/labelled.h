@@ -44,8 +44,7 @@ struct LabelledData {
   enum class Missing { error, drop } missing = Missing::error;
   std::string labels = {}, first_column = {}, positive_label = {};
   std::int64_t patch = 4;
-  /// The type of labels in Python. Elsewhere they are text.
-  enum class LabelType { unknown, text, integer, number, boolean } label_type = LabelType::unknown;
+  std::string label_type = {};  ///< of labels in Python; elsewhere they are text
   SplitOptions split = {.valid_fraction = 0.1, .stratified = true};
   TextLimits limits = {};
 };

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "heed/apps/data/synthetic_texts.h"
+#include "heed/apps/data/synthetic.h"
 #include "heed/apps/data/table.h"
 #include "heed/base/digest.h"
 #include "heed/base/names.h"

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "heed/apps/data/synthetic_pairs.h"
+#include "heed/apps/data/synthetic.h"
 #include "heed/apps/data/table.h"
 #include "heed/apps/tasks/class_heads.h"
 #include "heed/training/ranking.h"
@@ -42,14 +42,6 @@ struct Questions {
 void for_each_setting(auto&& visit, Questions& questions) {
   visit(questions.count, "questions", 1, 1e6,
         "Without data: number of generated questions, with 5 answers each");
-}
-
-struct PairModel {
-  enum class Kind { joint, towers } kind = Kind::joint;
-};
-void for_each_setting(auto&& visit, PairModel& model) {
-  visit(model.kind, "kind", {"joint", "towers"},
-        "joint: the encoder reads both texts at once; towers: one encoder reads each text by itself");
 }
 
 Settings match_settings(bool own_data) {
@@ -94,8 +86,7 @@ class TextPairInput : public TokenizedInput<PairTokenizer> {
   static constexpr bool fits_batches = false;
 
   explicit TextPairInput(const Settings& settings)
-      : TokenizedInput(settings),
-        is_joint_(settings.read<PairModel>("model").kind == PairModel::Kind::joint) {}
+      : TokenizedInput(settings), is_joint_(settings.read<PairModel>("model").is_joint()) {}
   NamedFiles learned_files(const LabelledText& train, const auto& learn_tokenizer) const {
     return learn_tokenizer([all = all_texts(train)](const auto& take) {
       all([&](std::string_view text) { take(PairTokenizer::spaced(text)); });

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "heed/apps/data/mind.h"
+#include "heed/apps/data/formats.h"
 #include "heed/apps/tasks/settings.h"
 #include "heed/models/news_recommender.h"
 

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "heed/apps/data/synthetic_pairs.h"
+#include "heed/apps/data/synthetic.h"
 #include "heed/apps/tasks/labelled.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/json.h"

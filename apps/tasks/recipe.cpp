@@ -50,6 +50,14 @@ std::vector<PartRate> part_rates(const std::string& frozen, const std::string& r
   return result;
 }
 
+/// The setting "data.max_tokens" of any task.
+struct LongestText {
+  std::int64_t max_tokens = 0;
+};
+void for_each_setting(auto&& visit, LongestText& text) {
+  visit(text.max_tokens, "max_tokens", 1, 1 << 24, "");
+}
+
 std::string gigabytes(double bytes) {
   return formatted("%.3g GB", bytes / 1e9);
 }
@@ -183,7 +191,7 @@ TransformerConfig model_config(const Settings& settings) {
       if (const std::string name = "model." + setting.name; settings.has(name))
         model[setting.name] = Json::parse(settings.json(name));
     TransformerConfig config = transformer_config_from_json(model.dump());
-    if (!model.contains("max_length")) config.max_length = settings.get<std::int64_t>("data.max_tokens");
+    if (!model.contains("max_length")) config.max_length = settings.read<LongestText>("data").max_tokens;
     config.seed = settings.read<RuntimeSettings>("").seed;
     return config;
   });

@@ -1,7 +1,7 @@
 // News recommendation: from the news that a user has clicked, which of those shown will be clicked next
 // (models/news_recommender.h). Learned from each click beside a few news of the same list that were passed.
-// The data are MIND's own files (apps/data/mind.h); without them it learns from clicks made by rule
-// (apps/data/synthetic_texts.h).
+// The data are MIND's own files (apps/data/formats.h); without them it learns from clicks made by rule
+// (apps/data/synthetic.h).
 //
 // Files of a run beside the weights: tokenizer.json, and news.json, what is known of news
 // (apps/tasks/news_catalogue.h). Parts of the data: train, valid, test.
@@ -12,7 +12,7 @@
 #include <set>
 #include <sstream>
 
-#include "heed/apps/data/synthetic_texts.h"
+#include "heed/apps/data/synthetic.h"
 #include "heed/apps/tasks/examples.h"
 #include "heed/apps/tasks/news_catalogue.h"
 #include "heed/apps/tasks/recipe.h"

@@ -22,8 +22,7 @@ using Json = page::Json;
 namespace fs = std::filesystem;
 
 // A report stays below 500 KB, of which Chart.js is 200: a cell of a map is 1.4 bytes.
-constexpr std::size_t examples_shown = 3, mistakes_shown = 20, answers_shown = 12, layers_in_histograms = 12,
-                      classes_in_matrix = 40;
+constexpr std::size_t examples_shown = 3, mistakes_shown = 20, answers_shown = 12, classes_in_matrix = 40;
 constexpr std::int64_t tokens_shown = 40, maps_shown = 18, heads_shown = 8, cells_shown = 24'000;
 
 /// Formats four significant digits; 23510, not 2.351e+04.
@@ -181,27 +180,23 @@ class ModelSections {
 
   Json examples() {
     Run& run = with_data();
-    lines_ = run.task().example_lines(examples_shown);
-    if (lines_.empty()) return {};
-    const std::vector<Prediction> answers =
-        run.predict(lines_, {.capture = &capture_, .return_errors = true});
+    const std::vector<std::string> lines = run.task().example_lines(examples_shown);
+    if (lines.empty()) return {};
+    CaptureFile capture;
+    const std::vector<Prediction> answers = run.predict(lines, {.capture = &capture, .return_errors = true});
     if (std::ranges::none_of(answers, [](const Prediction& one) { return one.error.empty(); }))
       fail(answers.front().error);
-    return member("examples", examples_of_report(capture_));
-  }
-
-  /// Returns histograms of the attention weights, before training and now.
-  Json histograms() {
-    if (lines_.empty()) return {};
-    CaptureFile before;
-    Run::open(folder_, run_options("initial")).predict(lines_, {.capture = &before, .return_errors = true});
-    return member("histograms", page::histograms(before, capture_, layers_in_histograms));
+    return member("examples", examples_of_report(capture));
   }
 
  private:
   Run& opened() {
-    if (!run_) run_.emplace(Run::open(folder_, run_options("")));
-    return *run_;
+    if (run_) return *run_;
+    RunOptions options{.device = options_.device, .verify = options_.verify, .entry = options_.entry};
+    // For a generative model, the attention maps show how it reads the line, not how it continues
+    // it.
+    if (recorded_.settings.has("generation.tokens")) options.settings.emplace_back("generation.tokens=1");
+    return run_.emplace(Run::open(folder_, options));
   }
 
   Run& with_data() {
@@ -211,15 +206,6 @@ class ModelSections {
     return run;
   }
 
-  RunOptions run_options(const std::string& weights) const {
-    RunOptions options{
-        .device = options_.device, .weights = weights, .verify = options_.verify, .entry = options_.entry};
-    // For a generative model, the attention maps show how it reads the line, not how it continues
-    // it.
-    if (recorded_.settings.has("generation.tokens")) options.settings.emplace_back("generation.tokens=1");
-    return options;
-  }
-
   const fs::path& folder_;
   const RecordedRun& recorded_;
   const ReportOptions& options_;
@@ -227,8 +213,6 @@ class ModelSections {
   bool has_data_ = false;
   std::string score_;
   Json mistakes_;
-  std::vector<std::string> lines_;
-  CaptureFile capture_;
 };
 
 // --- several runs
@@ -300,7 +284,6 @@ void add_inside(Json& sections, ModelSections& model) {
   if (!model.mistakes().empty()) sections.push_back({{"mistakes", model.mistakes()}});
   add_section(sections, "Outputs for held-out examples", [&] { return model.written(); });
   add_section(sections, "What the model looks at", [&] { return model.examples(); });
-  add_section(sections, "Attention weights before and after training", [&] { return model.histograms(); });
 }
 
 }  // namespace

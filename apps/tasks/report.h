@@ -29,7 +29,7 @@ struct ReportOptions {
 
 /// Returns the page about a run: curves; settings, with non-defaults first; the result on the test
 /// part; mistakes and confusion matrix for a task with labels; attention maps, clusters and weights
-/// of a few examples; histograms of the attention weights before and after training. A part that
+/// of a few examples. A part that
 /// cannot be made, for example because its data is gone, states the reason in its place. Throws an
 /// Error if there is no run.
 std::string run_report(const std::filesystem::path& folder, const ReportOptions& options = {});

@@ -7,23 +7,18 @@
 #include <deque>
 #include <future>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "heed/apps/tasks/example_files.h"
 #include "heed/apps/tasks/recipe.h"
-#include "heed/apps/tasks/start.h"
 #include "heed/apps/tasks/text_to_text.h"
 #include "heed/base/file.h"
 #include "heed/base/unicode.h"
-#include "heed/models/attention/attention.h"
 
 namespace heed {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // --- opening
 
@@ -63,32 +58,6 @@ std::vector<std::string> set_for_use(Settings& settings, const TaskEntry& entry,
   return remarks;
 }
 
-/// Returns the mechanisms that an attention setting names: its own and those of single heads.
-std::vector<std::string> attentions_in(const Json& setting) {
-  std::vector<std::string> names;
-  for (const Json& one : setting.is_array() ? setting : Json::array({setting})) {
-    if (one.is_string()) names.push_back(one);
-    if (!one.is_object()) continue;
-    for (const char* const key : {"name", "parts"})
-      if (const auto found = one.find(key); found != one.end())
-        for (const Json& name : found->is_array() ? *found : Json::array({*found}))
-          if (name.is_string()) names.push_back(name);
-  }
-  return names;
-}
-
-/// Throws if the run uses a mechanism that the training program registered but this one did not.
-void check_registered(const Settings& settings) {
-  for (const Settings::Declared& setting : settings.declared()) {
-    if (setting.kind != Setting::Kind::attention) continue;
-    for (const std::string& name : attentions_in(Json::parse(setting.value)))
-      check(name == "none" || std::ranges::count(attention_names(), name) > 0, "the run has the attention '",
-            name, "' (", setting.name,
-            "), which this program does not have: register it first (register_attention), as the program "
-            "that trained the run did");
-  }
-}
-
 }  // namespace
 
 Settings run_settings(const TaskEntry& entry, const RunFiles& files) {
@@ -107,7 +76,6 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   std::shared_ptr<const RunFiles> files = open_run(folder, options.verify);
   const TaskEntry& entry = options.entry ? *options.entry : task_entry(files->task());
   const Settings trained = run_settings(entry, *files);
-  check_registered(trained);
   Settings settings = trained;
   const bool is_published = !path_exists(files->path() / "run.json");
   std::vector<std::string> remarks = set_for_use(settings, entry, options, is_published);
@@ -121,7 +89,7 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   try {
     task->build(device);
   } catch (const SettingsError& error) {  // the caller may not override model settings
-    fail("the configuration of the run is damaged, or of another version: ", error.what());
+    fail("the configuration of the run is damaged, or does not fit this program: ", error.what());
   }
   if (options.weights == "initial")
     restore_start(*task, *files);

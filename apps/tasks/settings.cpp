@@ -21,6 +21,24 @@ template <class... Parts>
   throw SettingsError(concat_text(parts...));
 }
 
+/// Refuses the value of a setting. `must_be`: the words for what is allowed; `shown`: for the value.
+[[noreturn]] void refuse_value(const Setting& setting, const std::string& value, const std::string& origin,
+                               const std::string& must_be, const std::string& shown,
+                               const std::string& hint = {}) {
+  SettingsError error(
+      concat_text(origin, ": setting \"", setting.name, "\" must be ", must_be, ", not ", shown));
+  error.setting = setting.name, error.value = value, error.hint = hint;
+  error.allowed = allowed_text(setting);
+  throw error;
+}
+
+/// Refuses a name that does not exist; `hint`: the one that was probably meant.
+[[noreturn]] void refuse_name(const std::string& name, const std::string& hint, const std::string& message) {
+  SettingsError error(message);
+  error.setting = name, error.hint = hint;
+  throw error;
+}
+
 /// Returns when the settings of a group may change, unless a setting overrides it.
 Changes changes_of_group(std::string_view setting) {
   const std::string_view group = setting.substr(0, setting.find('.'));
@@ -71,8 +89,8 @@ std::string checked_value(const Setting& setting, Json value, const std::string&
   if (value.is_boolean() && std::ranges::count(setting.choices, "true") > 0) value = value.dump();
   if (!kind_of(setting.kind).takes(value)) {
     const std::string allowed = allowed_text(setting);
-    refuse(origin, ": setting \"", setting.name, "\" must be ", kind_of(setting.kind).name,
-           allowed.empty() ? "" : " (" + allowed + ")", ", not ", dumped(value));
+    refuse_value(setting, dumped(value), origin,
+                 kind_of(setting.kind).name + (allowed.empty() ? "" : " (" + allowed + ")"), dumped(value));
   }
   if (setting.kind == Kind::column) value = column_text(value);
   if (setting.kind == Kind::columns) {
@@ -87,14 +105,14 @@ std::string checked_value(const Setting& setting, Json value, const std::string&
     const bool huge = value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX;
     const double number = value.get<double>();
     if (huge || !(number >= setting.low && number <= setting.high))
-      refuse(origin, ": setting \"", setting.name, "\" must be ", allowed_text(setting), ", not ",
-             value.dump());
+      refuse_value(setting, value.dump(), origin, allowed_text(setting), value.dump());
   }
   if (!setting.choices.empty()) {
     const auto text = value.get<std::string>();
     if (std::ranges::count(setting.choices, text) == 0)
-      refuse(origin, ": setting \"", setting.name, "\" must be ", allowed_text(setting), ", not '", text, "'",
-             suggest_name(text, setting.choices));
+      refuse_value(setting, text, origin, allowed_text(setting),
+                   concat_text('\'', text, '\'', suggest_name(text, setting.choices)),
+                   nearest_name(text, setting.choices));
   }
   try {
     return value.dump();
@@ -147,8 +165,9 @@ void declare_as(Declarations& list, std::string_view below, Setting setting, Jso
   std::string nearest = nearest_name(name, known);
   // An option of an attention stands one level below it.
   if (nearest.empty()) nearest = nearest_name(name.substr(0, name.rfind('.')), known);
-  refuse(origin, ": unknown setting '", name, "'",
-         nearest.empty() ? "" : "; did you mean '" + nearest + "'?");
+  refuse_name(name, nearest,
+              concat_text(origin, ": unknown setting '", name, "'",
+                          nearest.empty() ? "" : "; did you mean '" + nearest + "'?"));
 }
 
 void set_option(Settings::Declared& owner, const std::string& option, Json value, const std::string& origin) {
@@ -267,7 +286,8 @@ void Settings::merge_file(const std::filesystem::path& path) {
 
 void check_name(std::string_view what, const std::string& name, const std::vector<std::string>& known) {
   if (std::ranges::count(known, name) == 0)
-    refuse("unknown ", what, " \"", name, '"', suggest_name(name, known));
+    refuse_name(name, nearest_name(name, known),
+                concat_text("unknown ", what, " \"", name, '"', suggest_name(name, known)));
 }
 
 std::string assigned_name(const std::string& assignment) {
@@ -286,8 +306,8 @@ void Settings::set(std::string_view name, const std::string& text, const std::st
   const Declared* setting = setting_in(list_, name);
   Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (setting && setting->kind == Kind::integer && !value.is_number_integer())
-    refuse(origin, ": setting \"", name, "\" must be an integer written in digits (", allowed_text(*setting),
-           "), not ", text);
+    refuse_value(*setting, text, origin,
+                 concat_text("an integer written in digits (", allowed_text(*setting), ')'), text);
   // A text may look like a number or like JSON, quotes included where it was written as JSON.
   if (value.is_discarded() && setting && setting->kind == Kind::columns)
     value = split_at(text, ",");

@@ -14,10 +14,14 @@
 namespace heed {
 
 /// The error for a wrong setting, configuration file or flag, thrown before anything is read or
-/// written. Programs exit with status 2.
+/// written. Programs exit with status 2. The parts of its message are there for programs, too; each is
+/// empty where it is unknown.
 class SettingsError : public Error {
  public:
   using Error::Error;
+  std::string setting, value;  ///< "training.steps", and what it was set to
+  std::string allowed;         ///< "1 to 10"
+  std::string hint;            ///< the name that was probably meant
 };
 
 /// Returns work(). An Error that it throws becomes a SettingsError, with `what` before its message.

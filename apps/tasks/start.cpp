@@ -1,5 +1,3 @@
-#include "heed/apps/tasks/start.h"
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -7,6 +5,7 @@
 
 #include "heed/apps/data/table.h"
 #include "heed/apps/tasks/recipe.h"
+#include "heed/apps/tasks/task.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/digest.h"

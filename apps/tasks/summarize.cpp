@@ -9,7 +9,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "heed/apps/data/synthetic_pairs.h"
+#include "heed/apps/data/synthetic.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/text_to_text.h"
 #include "heed/training/text_metrics.h"

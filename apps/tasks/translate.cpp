@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "heed/apps/data/synthetic_pairs.h"
+#include "heed/apps/data/synthetic.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/text_to_text.h"
 

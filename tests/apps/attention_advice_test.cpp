@@ -1,16 +1,15 @@
-// What `heed variants` says of the mechanisms, and which it advises to take.
+// What `heed variants` says of the mechanisms, and which of them docs/ advises to take.
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <sstream>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "heed/base/file.h"
-#include "heed/base/names.h"
 #include "heed/base/plain_numbers.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tests/made_part.h"
@@ -27,29 +26,29 @@ const Json& notes() {
   return read;
 }
 
-std::string growth_of(const std::string& name) {
-  for (const Json& one : notes()["mechanisms"])
-    if (one["name"] == name) return one["growth"];
-  return "";
-}
-
 ProgramResult variants(Words flags) {
   flags.insert(flags.begin(), "variants");
   return run_program("heed", flags);
 }
 
-/// The columns of each mechanism that `heed variants --advise` lists, best first.
-std::vector<Words> advised(const Words& question) {
-  std::istringstream lines(variants(joined({"--advise"}, question)).output);
-  std::vector<Words> rows;
-  std::string line;
-  for (std::getline(lines, line); std::getline(lines, line);)
-    if (!line.starts_with("    ")) {
-      replace_all(line, "N log N", "NlogN");
-      std::istringstream words(line);
-      rows.emplace_back(std::istream_iterator<std::string>(words), std::istream_iterator<std::string>());
-    }
-  return rows;
+/// The mechanisms that can be causal, if that is needed, with their accuracy: on a task, or in the mean (0). The best
+/// come first; where texts are long, those whose time grows more slowly than N^2 do.
+std::vector<std::pair<std::string, double>> ranked(bool is_long, bool causal, std::size_t column) {
+  std::vector<std::tuple<bool, double, std::string>> able;
+  for (const Json& one : notes()["mechanisms"]) {
+    const std::string name = one["name"];
+    if (one["arena"].empty() || (causal && !attention_variant(name).capabilities.causal)) continue;
+    double sum = 0;
+    for (const Json& result : one["arena"]) sum += result[0].get<double>();
+    const double accuracy = column == 0 ? sum / static_cast<double>(one["arena"].size())
+                                        : one["arena"][column - 1][0].get<double>();
+    able.emplace_back(is_long && one["growth"] == "N^2", -accuracy, name);
+  }
+  std::ranges::stable_sort(able, {},
+                           [](const auto& one) { return std::pair(std::get<0>(one), std::get<1>(one)); });
+  std::vector<std::pair<std::string, double>> found;
+  for (const auto& [is_slow, loss, name] : able) found.emplace_back(name, -loss);
+  return found;
 }
 
 /// A row of a table in Markdown.
@@ -105,24 +104,19 @@ std::string arena_markdown() {
   return accuracy + '\n' + cost;
 }
 
-/// The table of docs/explanation/which_attention.md: the first of the advice by length, form and task.
+/// The table of docs/explanation/which_attention.md: the best by length, form and task.
 std::string decisions_markdown() {
   Words titles{"", "by the mean"};
   for (const Json& task : notes()["tasks"]) titles.push_back(task["name"]);
   std::string table = head_of(titles);
   for (const bool causal : {false, true})
-    for (const char* const length : {"1024", "4096"}) {
-      Words cells{
-          concat_text(length[0] == '1' ? "up to 1,024 tokens" : "more tokens", causal ? ", causal" : "")};
-      for (std::size_t task = 0; task < titles.size() - 1; ++task) {
-        Words question{"--length", length};
-        if (causal) question.emplace_back("--causal");
-        if (task > 0) question.insert(question.end(), {"--task", titles[task + 1]});
-        const std::vector<Words> best = advised(question);
+    for (const bool is_long : {false, true}) {
+      Words cells{concat_text(is_long ? "more tokens" : "up to 1,024 tokens", causal ? ", causal" : "")};
+      for (std::size_t column = 0; column < titles.size() - 1; ++column) {
+        const auto best = ranked(is_long, causal, column);
         std::string cell;
         for (std::size_t i = 0; i < 3; ++i)
-          cell += concat_text(i == 0 ? "`" : ", `", best[i][0], "` ",
-                              best[i][task == 0 ? best[i].size() - 1 : 2 + task]);
+          cell += concat_text(i == 0 ? "`" : ", `", best[i].first, "` ", percent(best[i].second));
         cells.push_back(cell);
       }
       table += row_of(cells);
@@ -149,60 +143,6 @@ TEST_CASE("advice: every mechanism of heed has its notes, a line each, and figur
     for (const Json& result : one["arena"])
       for (const int positive : {0, 2, 3}) CHECK(result[static_cast<std::size_t>(positive)] > 0);
   }
-}
-
-TEST_CASE("advice: only those that can serve") {
-  const auto names = [](const Words& question) {
-    std::set<std::string> found;
-    for (const Words& row : advised(question)) found.insert(row[0]);
-    return found;
-  };
-  CHECK(names({}).size() == notes()["mechanisms"].size());
-  CHECK(names({}).contains("linformer"));
-  CHECK_FALSE(names({"--causal"}).contains("linformer"));
-  CHECK(names({"--cross"}).contains("linformer"));
-  CHECK_FALSE(names({"--cross"}).contains("local"));
-  for (const std::string& name : names({"--length", "4096", "--causal"}))
-    CHECK(attention_variant(name).capabilities.causal);
-}
-
-TEST_CASE("advice: by accuracy while texts are short; where they are long, those of slow growth come first") {
-  for (const std::size_t column : {8, 3, 7}) {  // the mean, listops, pixels
-    CAPTURE(column);
-    Words task;
-    if (column < 8) task = {"--task", column == 3 ? "listops" : "pixels"};
-    const auto accuracy = [&](const Words& row) { return row.size() == 9 ? std::stod(row[column]) : -1; };
-    const auto sorted = [&](auto begin, auto end) {
-      return std::is_sorted(begin, end,
-                            [&](const Words& a, const Words& b) { return accuracy(a) > accuracy(b); });
-    };
-    const auto at_short = advised(task), at_long = advised(joined({"--length", "4096"}, task));
-    CHECK(sorted(at_short.begin(), at_short.end()));
-    const auto is_dear = [](const Words& row) { return growth_of(row[0]) == "N^2"; };
-    const auto first_dear = std::ranges::find_if(at_long, is_dear);
-    CHECK(first_dear != at_long.begin());
-    CHECK(sorted(at_long.begin(), first_dear));
-    CHECK(sorted(first_dear, at_long.end()));
-    CHECK(std::all_of(first_dear, at_long.end(), is_dear));
-  }
-}
-
-TEST_CASE("advice: GFLOP go through the measured ones") {
-  for (const auto& [length, which] : {std::pair("1024", 0), {"8192", 1}})
-    for (const Words& row : advised({"--length", length}))
-      for (const Json& one : notes()["mechanisms"])
-        if (one["name"] == row[0])  // none grows by less than N
-          CHECK(std::stod(row[2]) ==
-                doctest::Approx(one["gflop"][static_cast<std::size_t>(which)].get<double>()).epsilon(0.1));
-}
-
-TEST_CASE("advice: questions that have no answer") {
-  CHECK(variants({"--advise", "--causal", "--cross"}).status == 2);
-  const ProgramResult chess = variants({"--advise", "--task", "chess"});
-  CHECK(chess.status == 2);
-  CHECK(contains(chess.errors, "'chess' among the measured tasks: listops, text"));
-  CHECK(contains(variants({"--advise", "--length", "0"}).errors, "at least 1"));
-  CHECK(variants({"--length", "4096"}).status == 2);
 }
 
 TEST_CASE("advice: the table in docs is the one that the notes make") {

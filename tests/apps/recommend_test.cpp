@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "heed/apps/data/synthetic_texts.h"
+#include "heed/apps/data/synthetic.h"
 #include "heed/models/news_recommender.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/model_support.h"

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "heed/apps/compare/comparison.h"
-#include "heed/apps/data/idx.h"
+#include "heed/apps/data/formats.h"
 #include "heed/apps/report/report.h"
 #include "heed/apps/tasks/report.h"
 #include "heed/apps/tasks/run.h"
@@ -86,7 +86,7 @@ std::set<std::string> strips_in(const json& page) {
 
 }  // namespace
 
-TEST_CASE("report: every task has one, with maps of its examples and histograms of their weights") {
+TEST_CASE("report: every task has one, with maps of its examples") {
   for (const TaskEntry* entry : task_table()) {
     const std::string task(entry->name);
     CAPTURE(task);
@@ -101,8 +101,6 @@ TEST_CASE("report: every task has one, with maps of its examples and histograms 
     CHECK_FALSE(changed.contains("training.accumulation"));
     CHECK(contains(settings["configuration"], "\"accumulation\""));
     CHECK(has_maps(examples_in(page)));
-    CHECK_FALSE(
-        section_of(page, "Attention weights before and after training")["histograms"]["layers"].empty());
     const bool has_classes = fs::exists(small_run(task) / "classes.json");
     CHECK(section_of(page, "Quality").value("classes", json::object()).contains("confusion") == has_classes);
   }
@@ -163,8 +161,6 @@ TEST_CASE("report: mechanisms show what they have, and nothing else") {
   CHECK(strips_in(plain).empty());
   CHECK_FALSE(has_maps(examples_in(pooled)));  // no weights between words
   CHECK(has_maps(examples_in(plain)));
-  const json fixed = page_of("synthesizer_random_fixed");
-  CHECK(section_of(fixed, "Attention weights before and after training").contains("histograms"));
 }
 
 TEST_CASE("report: mistakes come with their text, the most confident first") {

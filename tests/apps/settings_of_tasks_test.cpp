@@ -5,7 +5,6 @@
 
 #include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/run.h"
-#include "heed/apps/tasks/start.h"
 #include "heed/apps/tasks/task.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/text/safetensors.h"

@@ -323,3 +323,29 @@ TEST_CASE("settings: the table in docs/reference/settings.md is that of the task
   CHECK_MESSAGE(read_file(path) == expected,
                 "the page is out of date: ./dev docs makes the table in docs anew");
 }
+
+TEST_CASE("settings: an error has its parts, and programs need not read its message") {
+  Settings settings = task_entry("classify").settings(true);
+  const auto error_of = [&](const std::string& assignment) {
+    try {
+      settings.assign(assignment);
+    } catch (const SettingsError& error) {
+      return error;
+    }
+    return SettingsError("");
+  };
+  const SettingsError range = error_of("model.width=0"), choice = error_of("model.norm=pro"),
+                      kind = error_of("model.dropout=true"), name = error_of("model.widht=8");
+  CHECK(range.setting == "model.width");
+  CHECK(range.value == "0");
+  CHECK(range.allowed == "1 to 65536");
+  CHECK(range.hint == "");
+  CHECK(choice.value == "pro");
+  CHECK(choice.hint == "pre");
+  CHECK(contains(choice.what(), choice.allowed));
+  CHECK(kind.setting == "model.dropout");
+  CHECK(kind.value == "true");
+  CHECK(name.setting == "model.widht");
+  CHECK(name.hint == "model.width");
+  CHECK(name.allowed == "");
+}

@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/run.h"
-#include "heed/apps/tasks/start.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/text/safetensors.h"
 #include "heed/text/tokenizer.h"

@@ -186,7 +186,7 @@ TEST_CASE("tasks: a run with a mechanism that is not registered here says so") {
     other.replace(text.find(name), name.size(), own);
     write_file_atomically(config, other);
     const auto opened = [&] { Run::open(folder / "run", {.verify = false}); };
-    CHECK_ERROR(opened(), "'elsewhere' (model.encoder_attention)");
+    CHECK_ERROR(opened(), "unknown attention 'elsewhere'");
     CHECK_ERROR(opened(), "register_attention");
   }
 }

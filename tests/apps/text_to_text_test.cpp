@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "heed/apps/tasks/recipe.h"
 #include "heed/apps/tasks/run.h"
-#include "heed/apps/tasks/start.h"
 #include "heed/apps/tasks/task.h"
 #include "heed/tests/hostile/small_runs.h"
 

@@ -7,12 +7,10 @@
 #include <fstream>
 
 #include "fuzz_support.h"
-#include "heed/apps/data/dialogues.h"
-#include "heed/apps/data/gzip.h"
-#include "heed/apps/data/idx.h"
+#include "heed/apps/data/formats.h"
 #include "heed/apps/data/labelled_text.h"
-#include "heed/apps/data/mind.h"
 #include "heed/apps/data/table.h"
+#include "heed/apps/data/text_file.h"
 #include "heed/base/unicode.h"
 #include "heed/text/tokenizer_parts.h"
 #include "heed/training/text_metrics.h"

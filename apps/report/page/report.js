@@ -129,13 +129,6 @@ const KINDS = {
       const elsewhere = first && chart.data.datasets[first.datasetIndex].data[first.index].step !== raw.step;
       return figures(raw.y, 5) + (elsewhere ? ` (step ${raw.step})` : "");
     }},
-  bars: {
-    type: "bar", selects: "index",
-    place({dataIndex: i}, {series}) {
-      const [from, to] = series[0].points.slice(i, i + 2).map(p => figures(p[0], 5));
-      return to === undefined ? `${from} and more` : `${from} to ${to}`;
-    },
-    label: ({raw}) => figures(raw, 5)},
   marks: {
     type: "scatter", selects: "nearest",
     place: () => "",
@@ -210,13 +203,12 @@ class Charts {
       const color = css(`--s${i % 8}`), points = one.points.map(p => ({x: lines && this.byTime ? p[2] : p[0], y: p[1], step: p[0], seconds: p[2]}));
       const set = {label: one.name, series: i, data: points, hidden: hidden.has(i), borderColor: color, backgroundColor: color,
         borderWidth: 1.6, borderDash: i < 8 ? [] : [6, 3], pointRadius: lines && most > 40 ? 0 : lines ? 2.5 : 5, pointHoverRadius: 5};
-      if (kind === "bars") return {...set, data: points.map(p => p.y), backgroundColor: color + "55", borderWidth: 1, grouped: false, barPercentage: 1, categoryPercentage: 1};
       if (!lines || !this.smooth || points.length < 3) return set;
       return [{...set, faint: true, borderColor: color + "44", backgroundColor: color + "44", pointRadius: 0}, {...set, data: smoothed(points), pointRadius: 0}];
     });
   }
   config(data, hidden) {
-    const {kind, x, y, series} = data, {type, selects, place, label} = KINDS[kind], lines = kind === "lines", bars = kind === "bars";
+    const {kind, x, y, series} = data, {type, selects, place, label} = KINDS[kind], lines = kind === "lines";
     const values = series.flatMap((one, i) => hidden.has(i) ? [] : one.points.map(p => p[1]));
     const low = Math.min(...values), high = Math.max(...values), isLog = lines && this.log && values.length > 0 && low > 0 && high > 2 * low;
     const color = css("--muted"), grid = {color: css("--grid"), borderColor: css("--line-soft")};
@@ -226,19 +218,17 @@ class Charts {
       const step = Math.abs(all[1]?.value - all[0].value) || 1;
       return figures(value, Math.min(Math.max(Math.ceil(Math.log10(Math.max(Math.abs(value), step) / step)) + 1, 3), 12));
     };
-    const xScale = bars
-      ? {type: "category", labels: series[0].points.map(p => figures(p[0], 5)), offset: true}
-      : {type: "linear", ticks: lines ? {precision: 0, ...this.byTime && {callback: clock}} : {}};
+    const xScale = {type: "linear", ticks: lines ? {precision: 0, ...this.byTime && {callback: clock}} : {}};
     const yScale = isLog
       ? {type: "logarithmic", ticks: {autoSkip: false, callback: v => (high < 100 * low ? /^[1235]/ : /^1/).test(v.toExponential()) ? figures(v, 5) : ""}}
-      : {type: "linear", ...bars ? {beginAtZero: true} : range(values, lines && SHARES.has(y))};
+      : {type: "linear", ...range(values, lines && SHARES.has(y))};
     const datasets = this.datasets(data, hidden);
     return {
       type,
       data: {datasets},
-      plugins: bars ? [] : [crosshair],
+      plugins: [crosshair],
       options: {
-        parsing: bars ? undefined : false,
+        parsing: false,
         interaction: {mode: selects, intersect: false},
         scales: {
           x: {...xScale, grid, title: title(lines && this.byTime ? "training time (min:s)" : x), ticks: {...ticks, ...xScale.ticks}},
@@ -551,22 +541,12 @@ const blocks = {
         add(answered, "b", ` → ${one.answer}`);
         if (one.probability > 0) add(answered, "small", ` probability ${number(one.probability)}`);
       }
-      if (one.names_words) add(box, "p.muted", "⟨word⟩: the vocabulary lacks this word, and the model reads <unk> in its place.");
       if (one.maps.length) maps(box, one);
       one.strips.forEach(kind => strips(box, one, kind));
       if (one.left_out) add(box, "p.muted", `Shown: ${one.left_out}.`);
     }
     if (shown.length < all) add(to, "p.muted", `${all} texts were looked at; the first ${shown.length} are shown.`);
     shade();
-  },
-  histograms(to, {layers, all}) {
-    add(to, "p", "How often a weight between two tokens of the examples above has which size, in the model that training began with and " +
-      "in this one. Weights of zero are not counted; the last bar holds all larger ones.");
-    new Charts(to, layers.map(({name, bin, before, after}) => ({kind: "bars", title: name, x: "attention weight", y: "share of the weights",
-      series: [["before the first step", before], ["after the last step", after]].map(([name, {shares}]) => ({name, points: shares.map((share, i) => [i * bin, share])}))})), true);
-    table(details(to, "The numbers"), [["layer", "median before", "median after", "99 % below, before", "99 % below, after"],
-      ...layers.map(({name, before, after}) => [name, ...[before.median, after.median, before.most, after.most].map(number)])]);
-    if (layers.length < all) add(to, "p.muted", `The first ${layers.length} of ${all} layers.`);
   },
 };
 const show = (to, sections) => {

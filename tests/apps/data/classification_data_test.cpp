@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "heed/apps/data/labelled_text.h"
-#include "heed/apps/data/synthetic_texts.h"
+#include "heed/apps/data/synthetic.h"
 #include "heed/apps/data/table.h"
 #include "heed/apps/data/text_file.h"
 #include "heed/base/error.h"

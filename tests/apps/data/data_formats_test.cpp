@@ -7,9 +7,8 @@
 #include <fstream>
 #include <set>
 
-#include "heed/apps/data/dialogues.h"
-#include "heed/apps/data/idx.h"
-#include "heed/apps/data/synthetic_pairs.h"
+#include "heed/apps/data/formats.h"
+#include "heed/apps/data/synthetic.h"
 #include "heed/apps/data/table.h"
 #include "heed/base/error.h"
 #include "heed/tests/support.h"
@@ -348,7 +347,7 @@ TEST_CASE("dialogues: every turn but the first is an answer to those before it")
 }
 
 TEST_CASE("dialogues: small talk is the same every time, and what is held out is not learned") {
-  const SmallTalk made = small_talk(1, 500, 50), again = small_talk(1, 500, 50);
+  const auto made = small_talk(1, 500, 50), again = small_talk(1, 500, 50);
   CHECK(made.train == again.train);
   CHECK(made.held_out == again.held_out);
   CHECK(made.train.size() == 500);

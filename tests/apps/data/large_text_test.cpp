@@ -10,10 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "heed/apps/data/dialogues.h"
+#include "heed/apps/data/formats.h"
 #include "heed/apps/data/labelled_text.h"
 #include "heed/apps/data/large_text.h"
-#include "heed/apps/data/mind.h"
 #include "heed/apps/data/table.h"
 #include "heed/apps/data/text_file.h"
 #include "heed/base/error.h"

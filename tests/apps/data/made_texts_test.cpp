@@ -8,8 +8,7 @@
 #include <sstream>
 #include <string>
 
-#include "heed/apps/data/synthetic_pairs.h"
-#include "heed/apps/data/synthetic_texts.h"
+#include "heed/apps/data/synthetic.h"
 #include "heed/base/error.h"
 
 using namespace heed;

@@ -11,7 +11,6 @@
 #include <future>
 #include <thread>
 
-#include "heed/apps/data/gzip.h"
 #include "heed/apps/data/labelled_text.h"
 #include "heed/apps/data/table.h"
 #include "heed/apps/data/text_file.h"
