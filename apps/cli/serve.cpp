@@ -12,8 +12,10 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <iostream>
+#include <list>
 #include <mutex>
 #include <new>
 #include <nlohmann/json.hpp>
@@ -43,7 +45,8 @@ constexpr std::size_t most_bytes = 1 << 20;  // of a request's body
 constexpr std::size_t most_read = 16 * most_bytes;
 constexpr std::size_t most_of_head = 32 << 10;  // of a request; browsers send some 1000 bytes, and cookies
 constexpr std::chrono::seconds head_time{5}, body_time{60}, answer_time{60};
-constexpr std::size_t most_connections = 64;  // at a time; others wait
+constexpr std::size_t most_connections = 64;
+constexpr int most_waiting = most_connections / 2;  // for their turn; the others get pages meanwhile
 constexpr std::size_t alternatives_shown = 10;
 
 /// The refusal of a request: its HTTP status and the message for the page.
@@ -58,6 +61,34 @@ std::vector<std::string> input_fields(std::string_view task) {
   if (task == "recommend") return {"Clicked news, oldest first", "Candidates"};
   return {"Text"};
 }
+
+/// Compares two texts of the same length in constant time.
+bool are_equal(std::string_view a, std::string_view b) {
+  unsigned difference = a.size() == b.size() ? 0 : 1;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    difference |= static_cast<unsigned char>(a[i] ^ b[i]);
+  return difference == 0;
+}
+
+/// Lets one request in at a time; the others wait for their turn.
+class Turns {
+ public:
+  /// Throws a Refusal if too many wait, if one waits too long, or if the server ends.
+  std::unique_lock<std::timed_mutex> wait() {
+    std::unique_lock turn(mutex_, std::defer_lock);
+    bool may_wait = ++waiting_ <= most_waiting;
+    const auto until = std::chrono::steady_clock::now() + answer_time;
+    while (!turn.try_lock_for(std::chrono::milliseconds(100)) && may_wait)
+      may_wait = std::chrono::steady_clock::now() < until && !InterruptGuard::interrupted();
+    --waiting_;
+    if (!turn) throw Refusal{503, "the model is busy with other requests; try again"};
+    return turn;
+  }
+
+ private:
+  std::timed_mutex mutex_;
+  std::atomic<int> waiting_ = 0;
+};
 
 /// The content served for a run. Texts are answered with the weights of its newest checkpoint.
 class RunPage {
@@ -88,12 +119,12 @@ class RunPage {
   }
 
   Json model() {
-    const std::lock_guard turn(measuring_);
+    const auto turn = measuring_.wait();
     return {{"sections", Json::parse(model_parts(folder_, options_))}};
   }
 
   Json answer(const std::string& body) {
-    const std::lock_guard turn(answering_);
+    const auto turn = answering_.wait();
     Run& run = newest_run();
     CaptureFile capture;
     const Prediction answer = run.predict(std::vector<std::string>{line_of(body, run.task_name())},
@@ -178,9 +209,9 @@ class RunPage {
   const fs::path folder_;
   const std::string weights_;
   const ReportOptions options_;
-  std::mutex measuring_, answering_;  // one request at a time
-  std::optional<Run> run_;            // guarded by answering_
-  SavedFile saved_;                   // its weights
+  Turns measuring_, answering_;
+  std::optional<Run> run_;  // guarded by answering_
+  SavedFile saved_;         // its weights
 };
 
 // --- HTTP
@@ -242,17 +273,51 @@ std::string read_body(const httplib::Request& request, const httplib::ContentRea
     if (bytes_read <= most_bytes) body.append(bytes, count);
     return bytes_read <= most_read;
   });
-  if (bytes_read > most_bytes) throw Refusal{413, concat_text("more than ", most_bytes, " bytes")};
+  const std::string announced = request.get_header_value("Content-Length");
+  const bool fits = bytes_read <= most_bytes && std::strtoull(announced.c_str(), nullptr, 10) <= most_bytes;
+  if (!fits) throw Refusal{413, concat_text("more than ", most_bytes, " bytes")};
   if (!is_whole) throw Refusal{400, "the request was cut off"};
   return body;
 }
 
-/// A connection with limits on bytes and time in both directions, which a stop ends.
+/// A connection with its own thread and with limits on bytes and time in both directions.
 /// cpp-httplib's own streams restart the timeout for every byte, and accept heads of any length.
 class Connection final : public httplib::Stream {
  public:
   explicit Connection(socket_t socket) : socket_(socket) { allow(most_of_head, head_time); }
-  void head_is_read() { allow(most_read, body_time); }
+  ~Connection() override {
+    if (thread_.joinable())
+      thread_.join();
+    else
+      ::close(socket_);
+  }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  /// Starts the thread. Throws a std::system_error if the system cannot create one.
+  void start(std::function<void(Connection&)> answer) {
+    thread_ = std::thread([this, answer = std::move(answer)] {
+      try {
+        answer(*this);
+      } catch (const std::exception&) {  // out of memory for the request: the connection ends
+      }
+      const std::lock_guard alone(ending_);
+      ::close(socket_);
+      has_ended_ = true;
+    });
+  }
+  void head_is_read() {
+    allow(most_read, body_time);
+    has_head_ = true;
+  }
+  /// Shuts the connection down, which ends any waiting of its thread.
+  void shut() {
+    const std::lock_guard alone(ending_);
+    if (!has_ended_) ::shutdown(socket_, SHUT_RDWR);
+    is_shut_ = true;
+  }
+  bool is_silent() const { return !has_head_ && !is_shut_; }
+  bool has_ended() const { return has_ended_; }
 
   ssize_t read(char* bytes, std::size_t count) override {
     const ssize_t got = transfer(POLLIN, until_, [&] {
@@ -290,36 +355,80 @@ class Connection final : public httplib::Stream {
     for (;;) {
       const ssize_t count = call();
       if (count >= 0 || (errno != EAGAIN && errno != EINTR)) return count;
-      if (Clock::now() >= until || InterruptGuard::interrupted()) return -1;
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+      if (left <= 0) return -1;
       pollfd waiting{socket_, event, 0};
-      ::poll(&waiting, 1, 50);
+      ::poll(&waiting, 1, static_cast<int>(left));
     }
   }
 
   const socket_t socket_;
   std::size_t bytes_left_ = 0;
   Clock::time_point until_;
+  bool is_shut_ = false;
+  std::atomic<bool> has_head_ = false, has_ended_ = false;
+  std::mutex ending_;  // the number of a closed socket may be another's
+  std::thread thread_;
 };
 
-/// cpp-httplib's server on these connections, each for one request.
+/// cpp-httplib's server with a limit on connections instead of its thread pool, which eight slow
+/// clients can exhaust and which aborts if the system cannot create threads.
 class LimitedServer final : public httplib::Server {
  public:
   LimitedServer() {
     new_task_queue = [this] {
       ::listen(svr_sock_, most_connections);  // cpp-httplib's five make who comes sixth wait a second
-      return new httplib::ThreadPool(most_connections);
+      return new Accepting(connections_);
     };
   }
 
  private:
+  /// Passes accepted connections to process_and_close_socket() at once, on the accepting thread.
+  class Accepting final : public httplib::TaskQueue {
+   public:
+    explicit Accepting(std::list<Connection>& connections) : connections_(connections) {}
+    using Taken = decltype(std::declval<httplib::TaskQueue&>().enqueue({}));  // void or bool, by its version
+    Taken enqueue(std::function<void()> process) override {
+      process();
+      return Taken(true);
+    }
+    void shutdown() override {
+      for (Connection& connection : connections_) connection.shut();
+      connections_.clear();
+    }
+
+   private:
+    std::list<Connection>& connections_;
+  };
+
   bool process_and_close_socket(socket_t socket) override {
-    Connection connection(socket);
-    answer(connection);
-    ::shutdown(socket, SHUT_RDWR);
-    return ::close(socket) == 0;
+    if (!has_room()) return ::close(socket), false;
+    Connection& added = connections_.emplace_back(socket);
+    try {
+      added.start([this](auto& connection) { answer(connection); });
+    } catch (const std::system_error&) {
+      connections_.pop_back();
+      return false;
+    }
+    if (connections_.size() > most_connections / 2) {  // drop the oldest idle connections
+      const auto silent = std::ranges::find_if(connections_, &Connection::is_silent);
+      if (silent != connections_.end()) silent->shut();
+    }
+    return true;
   }
 
-  /// A template only because of `requires`: later versions of cpp-httplib take the addresses here.
+  /// Waits briefly for the threads of closed connections.
+  bool has_room() {
+    for (int tries = 0; tries < 100; ++tries) {
+      connections_.remove_if([](const Connection& connection) { return connection.has_ended(); });
+      if (connections_.size() < most_connections) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return false;
+  }
+
+  /// Answers the requests of a connection. It is a template only because of `requires`: later
+  /// versions of cpp-httplib take the addresses here.
   template <typename Stream>
   void answer(Stream& stream) {
     bool closed = false;
@@ -332,6 +441,8 @@ class LimitedServer final : public httplib::Server {
     else
       this->process_request(stream, "", 0, "", 0, true, closed, has_head);
   }
+
+  std::list<Connection> connections_;  // of the thread that accepts
 };
 
 class PageServer {
@@ -421,7 +532,7 @@ class PageServer {
     const std::string host = request.get_header_value("Host"), port = concat_text(':', port_);
     if (request.get_header_value_count("Host") != 1 || (host != address + port && host != "localhost" + port))
       return concat_text("this is ", address, port, ", not the host that was asked for");
-    if (request.get_param_value("token") != token_)
+    if (!are_equal(request.get_param_value("token"), token_))
       return "give the address that heed serve printed, with its token";
     return "";
   }
