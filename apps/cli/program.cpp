@@ -72,6 +72,26 @@ void open_standard_streams() {
       (void)!open("/dev/null", descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY);
 }
 
+/// Ends the program before run_commands() can catch exceptions, when there may be no memory for
+/// one.
+[[noreturn]] void end_at_once(std::string_view error) {
+  for (const std::string_view part : {std::string_view(program_invocation_short_name),
+                                      std::string_view(": error: "), error, std::string_view("\n")})
+    (void)!write(STDERR_FILENO, part.data(), part.size());
+  _exit(exit_failure);
+}
+
+/// Runs before the constructors of all libraries, because they allocate too.
+[[gnu::section(".preinit_array"), gnu::used]] void (*const before_all)() = [] {
+  std::set_new_handler([] { end_at_once("out of memory before start-up; raise the limit (ulimit -v)"); });
+};
+
+/// Runs before all other constructors, because library initialisation already uses the required
+/// instructions.
+[[gnu::constructor(101)]] void stop_on_old_processor() {
+  if (const std::string error = processor_error(needed_features()); !error.empty()) end_at_once(error);
+}
+
 /// Escapes control characters in everything written to the stream while it lives, so that it cannot
 /// steer the terminal (see unicode::printable_lines). Incomplete lines are passed on when flushed.
 class TerminalOutput : private std::streambuf {
@@ -267,6 +287,8 @@ int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::fu
   if (isatty(STDOUT_FILENO)) harmless.emplace(std::cout);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is an error message
   const std::string& name = app.get_name();
+  ::operator delete(::operator new (std::size_t{1} << 20));  // room for exceptions and their messages
+  std::set_new_handler(nullptr);
   try {
     app.set_version_flag("--version", concat_text("heed ", version));
     set_formatter(app, std::make_shared<HelpFormatter>());

@@ -95,6 +95,40 @@ struct OutputFlag : TextFlag {
   bool overwrite = false;
 };
 
+// --- processor requirements
+
+/// An instruction set that the library needs, and whether this processor supports it.
+struct ProcessorFeature {
+  const char* name;
+  bool is_there;
+};
+
+// The library is compiled for x86-64-v2. The programs are not, so that they can report what is
+// missing.
+
+/// Returns the instruction sets that x86-64-v2 adds to baseline x86-64; empty on other processors.
+inline std::vector<ProcessorFeature> needed_features() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return {{"SSE3", __builtin_cpu_supports("sse3") != 0},
+          {"SSSE3", __builtin_cpu_supports("ssse3") != 0},
+          {"SSE4.1", __builtin_cpu_supports("sse4.1") != 0},
+          {"SSE4.2", __builtin_cpu_supports("sse4.2") != 0},
+          {"POPCNT", __builtin_cpu_supports("popcnt") != 0}};
+#else
+  return {};
+#endif
+}
+
+/// Returns an error message naming missing instruction sets; "" if there are none.
+inline std::string processor_error(std::span<const ProcessorFeature> features) {
+  std::string missing;
+  for (const ProcessorFeature& feature : features)
+    if (!feature.is_there) missing += (missing.empty() ? "" : ", ") + std::string(feature.name);
+  if (missing.empty()) return {};
+  return "this processor lacks " + missing + "; heed needs x86-64-v2, that of any processor since 2009";
+}
+
 // --- the heed tool
 
 /// Adds --load, which names libraries for load_attentions().

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "heed/apps/tasks/example_files.h"
 #include "heed/apps/tasks/run.h"
@@ -330,19 +331,28 @@ CellTrainer sequential_trainer(const TaskEntry& entry, const fs::path& folder,
 
 namespace {
 
-/// Throws an Error for a folder that contains other things than a comparison.
+/// Throws an Error for a folder that contains anything but cells and tables of a comparison.
 void check_comparison_folder(const fs::path& folder) {
+  static const std::set<std::string> tables = {"table.txt", "table.md", "table.jsonl", "report.html"};
   if (!path_exists(folder)) return;
   check(fs::is_directory(folder), "the folder ", folder, " is a file, but a comparison needs a folder");
-  std::string other;
+  bool has_cells = false, has_tables = false;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_folder = fs::is_directory(entry.symlink_status()), is_data = is_folder && name == data_name;
+    const bool is_table = tables.contains(name), is_temporary = name.starts_with(".heed-");
     const auto holds = [&](const char* part) { return path_exists(entry.path() / part); };
-    if (holds(log_name) || holds(run_name) || holds(result_name)) return;  // a cell
-    if (entry.path().filename() != data_name && !fs::is_directory(entry.symlink_status()))
-      other = entry.path().filename().string();
+    const bool is_cell =
+        is_folder && !is_data &&
+        (fs::is_empty(entry.path()) || holds(log_name) || holds(run_name) || holds(result_name));
+    check(is_table || is_temporary || is_data || is_cell, "the folder ", folder, " has ",
+          entry.path().filename(),
+          " in it, which is not part of a comparison: name a folder that is new or empty");
+    has_cells |= is_cell;
+    has_tables |= is_table;
   }
-  check(other.empty(), "the folder ", folder, " has \"", other,
-        "\" in it and no cells of a comparison: name a folder that is new or empty");
+  check(has_cells || !has_tables, "the folder ", folder,
+        " has tables but no cells of a comparison: name a folder that is new or empty");
 }
 
 void check_cell(const TaskEntry& entry, const ComparisonCell& cell) {

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include "heed/apps/cli/program.h"
 #include "heed/apps/data/text_file.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/text/safetensors.h"
@@ -253,4 +254,67 @@ TEST_CASE("programs: errors of the library name settings and arguments, which a 
   CHECK_FALSE(contains(format, "data.format="));
   const std::string valid = errors({"train", "--out", (folder / "run").string(), "--valid", odd});
   CHECK(contains(valid, "--valid (data.valid) needs --data (data.file), the training data"));
+}
+
+TEST_CASE("programs: a processor without the instructions is told which") {
+  using programs::processor_error;
+  using programs::ProcessorFeature;
+  std::vector<ProcessorFeature> features = programs::needed_features();
+  CHECK(processor_error(features) == "");  // or this test would not run
+#if defined(__x86_64__)
+  REQUIRE(features.size() == 5);
+#endif
+  features = {{"SSE3", true}, {"SSE4.2", false}, {"POPCNT", false}};
+  CHECK(processor_error(features) ==
+        "this processor lacks SSE4.2, POPCNT; heed needs x86-64-v2, that of any processor since 2009");
+}
+
+// No emulator runs what a sanitizer watches.
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_CASE("programs: on an old processor nothing runs before the message, not even what comes before main") {
+  const std::string emulator = "/usr/bin/qemu-x86_64";  // Debian: qemu-user
+  if (!fs::exists(emulator)) {
+    MESSAGE("skipped: there is no ", emulator);
+    return;
+  }
+  const TemporaryFolder folder;
+  for (const auto& old : {std::pair{"kvm64", "SSSE3, SSE4.1, SSE4.2, POPCNT"},
+                          {"Conroe", "SSE4.1, SSE4.2, POPCNT"},
+                          {"Penryn", "SSE4.2, POPCNT"}})
+    for (const std::string program : {"heed", "classify"}) {
+      const auto& [processor, missing] = old;
+      CAPTURE_ALL(old.first, program);
+      const fs::path output = folder / "output";
+      const std::string command = heed::concat_text(emulator, " -cpu ", processor, " " HEED_PROGRAM_DIR "/",
+                                                    program, " > ", output.string(), " 2>&1");
+      const int status = std::system(command.c_str());
+      CHECK(WIFEXITED(status));
+      CHECK(WEXITSTATUS(status) == 1);
+      CHECK(content_of(output) == program + ": error: this processor lacks " + missing +
+                                      "; heed needs x86-64-v2, that of any processor since 2009\n");
+    }
+}
+#endif
+
+TEST_CASE("programs: without the memory to begin they say so") {
+  if (sanitized) return;  // shadow memory leaves nothing to limit
+  for (const std::string program : {"classify", "heed"}) {
+    CAPTURE(program);
+    const auto with = [&](std::uint64_t kibibytes) {
+      return run_program(program, {"--help"}, {}, ".", {.address_space = kibibytes << 10});
+    };
+    std::uint64_t enough = 8 << 10;
+    while (with(enough).status != 0) {
+      enough += 1 << 10;
+      REQUIRE(enough < 1 << 20);
+    }
+    bool said = false;
+    for (std::uint64_t less = enough - (3 << 10); less < enough; less += 32) {
+      CAPTURE(less);
+      const ProgramResult result = with(less);
+      CHECK(result.status != 128 + SIGABRT);
+      if (result.status == 1) said = said || contains(result.errors, program + ": error: out of memory");
+    }
+    CHECK(said);
+  }
 }
