@@ -61,6 +61,10 @@ MatmulPrecision matmul_precision_in(Precision precision) {
   }
 }
 
+MatmulPrecision answer_precision_in(Precision precision) {
+  return precision == Precision::bf16 ? MatmulPrecision::highest : matmul_precision_in(precision);
+}
+
 void check_precision(Precision precision, Device device) {
   check(precision != Precision::f16 || device.type != DeviceType::cpu, "precision ", name_of(precision),
         " needs a Vulkan device: the CPU computes in f32, with optional bf16 matrix products");

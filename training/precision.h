@@ -26,8 +26,10 @@ Precision precision_from_name(std::string_view name);
 
 /// Returns the dtype of a precision: f32, f16 or bf16.
 DType dtype_in(Precision precision);
-/// Returns the precision of products on the CPU.
+/// Returns the precision of products on the CPU: in training, and without gradients, where f16 and bf16
+/// are highest.
 MatmulPrecision matmul_precision_in(Precision precision);
+MatmulPrecision answer_precision_in(Precision precision);
 
 /// Throws an Error that says what to do if the device does not support the precision.
 void check_precision(Precision precision, Device device);

@@ -324,6 +324,7 @@ void Trainer::check_resumed() {
 /// Returns rank 0's measurement, computed with the help of the other ranks. `sample`: as Objective::sample().
 Evaluation Trainer::measure(std::int64_t sample) {
   const NoGrad no_grad;
+  const WithMatmulPrecision products(answer_precision_in(options_.precision));
   const AveragedWeights averaged(average_.get());
   objective_.set_sample(sample);
   objective_.ranks_ = exchange_ ? &exchange_->ranks() : nullptr;

@@ -59,12 +59,12 @@ void for_each_setting(auto&& visit, RuntimeSettings& runtime) {
         "Inference: round weight matrices to bf16, half the bytes; slower than int8_weights and closer to "
         "f32. CPU only; ignored in training",
         free);
-  visit(
-      runtime.precision, "precision", precision_names(),
-      "Type of the computations in training. The weights stay f32. f16 needs a Vulkan device. On the CPU it "
-      "is "
-      "the precision of matrix products: high is three products in bf16 for one in f32, medium and bf16 are "
-      "one. Where neither is faster than f32 (Intel's AMX is, and AVX-512 BF16 on AMD), products stay f32");
+  visit(runtime.precision, "precision", precision_names(),
+        "Type of the computations in training; weights stay f32. f16 needs a Vulkan device. On the CPU it is "
+        "the precision of matrix products: high is three products in bf16 for one in f32, medium and bf16 "
+        "are one; high and medium hold for answers, too. Where they are no faster than f32 (they are with "
+        "Intel's AMX, and bf16 on AMD with AVX-512 BF16), products stay f32",
+        {.changes = Changes::in_use});
 }
 
 /// Returns the device with a name that find_device() accepts. With `ranks`, the processes that

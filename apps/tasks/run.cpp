@@ -100,7 +100,7 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   const auto runtime = task->settings().read<RuntimeSettings>("");
   if (runtime.int8_weights) task->model().round_to_int8();
   if (runtime.bf16_weights) task->model().round_to_bf16();
-  return Run(std::move(task), std::move(files));
+  return Run(std::move(task), std::move(files), answer_precision_in(runtime.precision));
 }
 
 // --- using
@@ -158,11 +158,13 @@ Prediction checked_answer(Prediction answer, std::string_view what) {
 
 Measurement Run::measure_files(std::span<const std::string> files) {
   const UseLock::Alone alone(*use_);
+  const WithMatmulPrecision products(precision_);
   return finite(task_->measured({"", files, settings()}));
 }
 
 Measurement Run::measure_examples(const Examples& examples) {
   const UseLock::Alone alone(*use_);
+  const WithMatmulPrecision products(precision_);
   const ExampleFiles files(task_->entry(), {&examples, 1});
   const std::string path = files.path_of(examples);
   const Settings layout = example_layout(task_->entry(), settings());
@@ -173,6 +175,7 @@ std::vector<Prediction> Run::predict(std::span<const std::string> lines,
                                      const PredictOptions& options) const {
   check_utf8(lines, "predict", options.first_line);
   const auto use = use_->shared();
+  const WithMatmulPrecision products(precision_);
   std::vector<Prediction> answers = task_->predict(lines, options);
   for (std::size_t i = 0; i < answers.size(); ++i) {
     Prediction& answer = answers[i];
@@ -231,6 +234,7 @@ std::vector<Prediction> Run::generate(const std::string& prompt, const TextGener
   checked_range("generate: samples", options.samples, 1, 1024);
   if (options.max_tokens) checked_range("generate: max_tokens", *options.max_tokens, 1, 1'000'000);
   const auto use = use_->shared();
+  const WithMatmulPrecision products(precision_);
   auto& task =
       as_interface<GeneratesText>(*task_, "a ", task_name(), " run generates no text; use predict()");
   std::vector<Prediction> texts = task.generate(prompt, options);
@@ -243,6 +247,7 @@ Measurement Run::measure(std::string_view part) {
   if (part != "valid" && part != "test" && part != "train")
     throw SettingsError(concat_text("unknown part \"", part, "\" of the data: valid, test or train"));
   const UseLock::Alone alone(*use_);
+  const WithMatmulPrecision products(precision_);
   task_->read_data();
   const auto now = task_->data_digests();
   const auto found = now.find(std::string(part));

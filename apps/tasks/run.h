@@ -93,11 +93,12 @@ class Run {
   Measurement measure_examples(const Examples& examples);
 
  private:
-  Run(std::unique_ptr<Task> task, std::shared_ptr<const RunFiles> files)
-      : task_(std::move(task)), files_(std::move(files)) {}
+  Run(std::unique_ptr<Task> task, std::shared_ptr<const RunFiles> files, MatmulPrecision precision)
+      : task_(std::move(task)), files_(std::move(files)), precision_(precision) {}
 
   std::unique_ptr<Task> task_;
   std::shared_ptr<const RunFiles> files_;
+  MatmulPrecision precision_;  // of answers
   std::unique_ptr<UseLock> use_ = std::make_unique<UseLock>();
 };
 
