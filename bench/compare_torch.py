@@ -114,7 +114,7 @@ def compare_steps(name, options):
 
 def compare_attention(case, length, options):
     shared = ["--lengths", length, "--width", options.width, "--heads", options.heads,
-              "--threads", options.threads]
+              "--threads", options.threads, "--precision", options.precision]
     command = [options.heed or peers.BIN / "heed", "bench", "attention", "--variants",
                case.partition(":")[0], "--json", *MECHANISMS[case]]
     compare({"case": case, "length": length}, case, options, command, shared, min)

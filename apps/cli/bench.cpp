@@ -49,6 +49,7 @@ struct BenchOptions {
   std::vector<std::int64_t> lengths{256, 512, 1024, 2048, 4096, 8192};
   TextFlag device_flag;
   Device device;
+  std::string precision = "f32";
   std::int64_t width = 512, heads = 8, batch = 1, repetitions = 3, threads = 0;
   double memory_limit_mb = 0;  ///< 0: half of what is free
   bool causal = false, json = false, profile = false;
@@ -123,6 +124,7 @@ struct AttentionCost {
 /// Measures passes over random inputs: forward, and backward until the gradients are computed.
 AttentionCost measure_attention(const AttentionChoice& choice, std::int64_t length, const BenchOptions& bench,
                                 std::int64_t repetitions) {
+  const WithMatmulPrecision products(matmul_precision_in(precision_from_name(bench.precision)));
   const std::unique_ptr<Attention> layer = make_layer(choice, length, bench);
   layer->to(DType::f32, bench.device);
   const Shape shape{bench.batch, length, bench.width};
@@ -250,6 +252,7 @@ void check_bench(BenchOptions& bench) {
   const std::vector<std::string> known = measurable_attentions();
   if (bench.variants == std::vector<std::string>{"all"}) bench.variants = known;
   for (const std::string& name : bench.variants) check_name("attention", name, known);
+  check_name("precision", bench.precision, {"f32", "high", "medium"});
 }
 
 int run_bench(BenchOptions bench) {
@@ -257,6 +260,8 @@ int run_bench(BenchOptions bench) {
   if (bench.threads > 0) set_cpu_threads(static_cast<int>(bench.threads));
   if (bench.memory_limit_mb == 0) bench.memory_limit_mb = half_of_free_memory();
   bench.device = device_of(bench.device_flag.value("cpu"));
+  if (bench.precision != "f32" && bench.device.type != DeviceType::cpu)
+    throw SettingsError(concat_text("precision ", bench.precision, " is measured on the CPU only"));
   std::ranges::sort(bench.lengths);
 
   const Settings settings = variant_settings(bench);
@@ -308,6 +313,8 @@ std::function<int()> add_bench_command(CLI::App& app) {
   add("--repetitions", options->repetitions, "INT", "Timed passes; the fastest one is reported")
       ->capture_default_str();
   add("--threads", options->threads, "INT", "Number of threads; 0: one per processor")->capture_default_str();
+  add("--precision", options->precision, "NAME", "Precision of products on the CPU: f32, high or medium")
+      ->capture_default_str();
   add("--memory-limit", options->memory_limit_mb, "MB",
       "Skip lengths that need more memory; 0: half of the free memory");
   command->add_flag("--causal", options->causal, "Measure the causal forms");

@@ -340,10 +340,17 @@ constexpr TileShapes tile_shapes;
 
 // Tiles 0 to 3 are the quarters of 32 x 32 sums, 4 and 5 the upper and lower half of a, 6 and 7 the left and
 // right half of b. Halves that do not exist are left out.
-template <int Halves>
+// With two parts, a streams past a panel of b that fills two thirds of the first-level cache.
+template <int Halves, bool Streams>
 HEED_TILES inline void load_left(const Pairs* a) {
-  _tile_loadd(4, a, row_pairs * sizeof(Pairs));
-  if constexpr (Halves == 2) _tile_loadd(5, a + lanes * row_pairs, row_pairs * sizeof(Pairs));
+  constexpr std::int64_t stride = row_pairs * sizeof(Pairs);
+  if constexpr (Streams) {
+    _tile_stream_loadd(4, a, stride);
+    if constexpr (Halves == 2) _tile_stream_loadd(5, a + lanes * row_pairs, stride);
+  } else {
+    _tile_loadd(4, a, stride);
+    if constexpr (Halves == 2) _tile_loadd(5, a + lanes * row_pairs, stride);
+  }
 }
 template <int Halves>
 HEED_TILES inline void load_right(const Pairs* b) {
@@ -399,10 +406,10 @@ HEED_TILES void multiply_tiles(const Block& block, const Base& base, const Sums&
   for (std::int64_t k = 0; k < block.depth; k += chunk, a += chunk / 2, b += chunk / 2 * panel_columns) {
     load_right<Across>(b);
     if constexpr (Low) {  // the small terms first
-      load_left<Down>(a + rows_of_pairs);
+      load_left<Down, Low>(a + rows_of_pairs);
       multiply_halves<Down, Across>();
     }
-    load_left<Down>(a);
+    load_left<Down, Low>(a);
     multiply_halves<Down, Across>();
     if constexpr (Low) {
       load_right<Across>(b + low);
