@@ -81,6 +81,10 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   std::vector<std::string> remarks = set_for_use(settings, entry, options, is_published);
   if (!options.device.empty()) settings.set("device", options.device, "device");
   const Device device = device_of(settings);
+  const auto precision = settings.read<RuntimeSettings>("").precision;
+  if (precision != trained.read<RuntimeSettings>("").precision && dtype_in(precision) != DType::f32)
+    throw SettingsError(concat_text("precision cannot be changed to ", name_of(precision),
+                                    ": a run answers in f32, high or medium"));
   std::unique_ptr<Task> task = entry.make(std::move(settings));
   task->remark_all(files->remarks());
   task->remark_all(std::move(remarks));
@@ -100,7 +104,7 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   const auto runtime = task->settings().read<RuntimeSettings>("");
   if (runtime.int8_weights) task->model().round_to_int8();
   if (runtime.bf16_weights) task->model().round_to_bf16();
-  return Run(std::move(task), std::move(files), answer_precision_in(runtime.precision));
+  return Run(std::move(task), std::move(files), answer_precision_in(precision));
 }
 
 // --- using

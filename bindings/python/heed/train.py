@@ -109,8 +109,8 @@ def train(
       out.
     - ``attention``: the mechanism (``heed.attentions()``) of the encoder and, where possible, of the decoder;
       ``decoder_attention`` and ``cross_attention`` override it. ``preset``: the name of a predefined model.
-    - ``steps``, ``epochs``, ``seed``, ``device``, ``learning_rate``, ``batch_tokens``, ``precision`` ("f32", "f16",
-      "bf16"): common settings.
+    - ``steps``, ``epochs``, ``seed``, ``device``, ``learning_rate``, ``batch_tokens``, ``precision`` ("f32", "high",
+      "medium", "bf16", "f16"): common settings.
     - ``settings``: any settings, dotted or nested, such as ``{"model.width": 64}``. They override the file
       ``config``.
     - ``missing``: with "error", None and NaN raise an error that names the row. With "drop", those rows are skipped;
