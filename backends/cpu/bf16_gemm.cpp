@@ -26,18 +26,18 @@
 // Products of numbers in bf16, with sums in f32, by one of two instructions:
 //   AVX-512 BF16 multiplies 16 pairs of bf16 and adds both products to 16 sums, twice the work of a fused
 //   multiply-add; 14 x 32 sums stay in registers.
-//   AMX multiplies a tile of 16 x 32 bf16 with one of 32 x 16 and adds to 16 x 16 sums, sixteen times that
-//   work; four tiles hold 32 x 32 sums.
+//   AMX multiplies a tile of 16 x 32 bf16 with one of 32 x 16 and adds to 16 x 16 sums in 16 cycles; four
+//   tiles hold 32 x 32 sums.
 // Both read operands as pairs, two neighbours along k in 32 bits:
 //   a: rows of pairs;
 //   b: panels of 32 columns; for each pair along k two vectors, a pair per column.
 // Operands are packed to a multiple of 32 along k, with zeros. How a product is cut is as in gemm.cpp. Uses
 // intrinsics, since Highway 1.0.3 does not offer the instructions.
 //
-// With three products of bf16, f32 keeps most of its bits: a number is the sum of its nearest bf16, `high`,
-// and the bf16 nearest to the rest, `low`, which are exact to 2^-17, and
-//     a b = high(a) high(b) + high(a) low(b) + low(a) high(b),
-// without the product of both rests, 2^-18 of it (G. Henry, P. T. P. Tang, A. Heinecke, "Leveraging the
+// With three products of bf16, f32 keeps most of its bits. A number is the sum of its nearest bf16, `high`,
+// and the bf16 nearest to the rest, `low`, to within 2^-17 of it, and
+//     a b = high(a) high(b) + high(a) low(b) + low(a) high(b)
+// leaves out the product of both rests, at most 2^-18 of a b (G. Henry, P. T. P. Tang, A. Heinecke, "Leveraging the
 // bfloat16 artificial intelligence datatype for higher-precision computations", arXiv 1904.06376).
 
 namespace heed {
@@ -272,7 +272,7 @@ struct Block {
   std::int64_t stride;
 };
 
-/// Writes `vectors` vectors of a row of c, the last with `last` lanes.
+/// Writes alpha sum + base to a vector of a row of c.
 HEED_BF16 inline void store_row(const Block& block, std::int64_t row, int vector, __m512 sum) {
   const __mmask16 mask = first(block.columns - vector * lanes);
   sum = _mm512_mul_ps(sum, _mm512_set1_ps(block.alpha));
