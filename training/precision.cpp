@@ -11,10 +11,10 @@ namespace heed {
 
 constexpr NameTable<Precision, 5> precisions{"precision",
                                              {{{"f32", Precision::f32},
-                                               {"high", Precision::high},
-                                               {"medium", Precision::medium},
                                                {"f16", Precision::f16},
-                                               {"bf16", Precision::bf16}}}};
+                                               {"bf16", Precision::bf16},
+                                               {"high", Precision::high},
+                                               {"medium", Precision::medium}}}};
 
 /// Scales tensors on a device with half types.
 static void scale_all(const std::vector<Tensor>& x, const Tensor& factor, bool add,

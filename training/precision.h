@@ -16,9 +16,9 @@ namespace heed {
 /// How a model computes while it trains; its weights stay f32. On a GPU, f16 and bf16 are the type of all
 /// computations, and high and medium are f32. On the CPU, high and medium are a MatmulPrecision, bf16 is
 /// medium, and f16 is not available.
-enum class Precision { f32, high, medium, f16, bf16 };
+enum class Precision { f32, f16, bf16, high, medium };
 
-/// Returns "f32", "high", "medium", "f16", "bf16".
+/// Returns "f32", "f16", "bf16", "high", "medium".
 std::vector<std::string> precision_names();
 std::string_view name_of(Precision precision);
 /// Returns the precision with this name. Throws an Error listing the names if there is none.

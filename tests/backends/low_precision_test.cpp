@@ -106,9 +106,9 @@ TEST_CASE("bf16 products: every shape and layout against f64") {
 TEST_CASE("bf16 products: operands are rounded to the nearest even, and nothing else is") {
   const Tensor a = random_floats({64, 48}, 1), b = random_floats({48, 40}, 2);
   const Floats found = in_bf16(a, b).to_vector<float>();
-  CHECK(found == in_bf16(rounded(a), rounded(b)).to_vector<float>());
   CHECK((found != matmul(a, b).to_vector<float>()) == is_fast(MatmulPrecision::medium));
   if (!is_fast(MatmulPrecision::medium)) return;
+  CHECK(found == in_bf16(rounded(a), rounded(b)).to_vector<float>());
   // One column each of 1 + 2^-8, which is a tie, 1 + 3 * 2^-8, too, and of numbers at the ends of the range.
   const float infinity = std::numeric_limits<float>::infinity();
   const Floats row{1 + 0x1p-8F, 1 + 3 * 0x1p-8F,  1 + 0x1.1p-8F,
@@ -196,7 +196,7 @@ TEST_CASE("bf16 products: the gradients of few queries are as near the exact one
   const double of_many = error_of(16);
   for (const std::int64_t queries : {1, 3, 8}) {
     CAPTURE(queries);
-    CHECK(error_of(queries) < 2 * of_many);
+    CHECK(error_of(queries) <= 2 * of_many);
   }
 }
 
