@@ -113,21 +113,28 @@ struct QueueObject {
 /// The types of handles, in order of their numbers.
 enum class Kind : std::uint8_t { tensor = 1, context, module, optimizer, run, queue, autocast };
 
+/// The object behind a type of handle.
+template <class Handle>
+struct Behind;
 template <class T, Kind number>
-struct ObjectType {
+struct BehindAll {
   using Object = T;
   static constexpr Kind kind = number;
 };
-// The object behind each type of handle. These functions have no bodies.
-ObjectType<Tensor, Kind::tensor> object_type(const heed_tensor*);
-ObjectType<Context, Kind::context> object_type(const heed_context*);
-ObjectType<ModuleObject, Kind::module> object_type(const heed_module*);
-ObjectType<OptimizerObject, Kind::optimizer> object_type(const heed_optimizer*);
-ObjectType<RunObject, Kind::run> object_type(const heed_run*);
-ObjectType<QueueObject, Kind::queue> object_type(const heed_queue*);
-ObjectType<AutocastObject, Kind::autocast> object_type(const heed_autocast*);
-template <class Handle>
-using Behind = decltype(object_type(std::declval<Handle*>()));
+template <>
+struct Behind<heed_tensor> : BehindAll<Tensor, Kind::tensor> {};
+template <>
+struct Behind<heed_context> : BehindAll<Context, Kind::context> {};
+template <>
+struct Behind<heed_module> : BehindAll<ModuleObject, Kind::module> {};
+template <>
+struct Behind<heed_optimizer> : BehindAll<OptimizerObject, Kind::optimizer> {};
+template <>
+struct Behind<heed_run> : BehindAll<RunObject, Kind::run> {};
+template <>
+struct Behind<heed_queue> : BehindAll<QueueObject, Kind::queue> {};
+template <>
+struct Behind<heed_autocast> : BehindAll<AutocastObject, Kind::autocast> {};
 
 /// The table of all handles. A handle is a number disguised as a pointer: it is looked up, never
 /// dereferenced, and never reused, so that a freed one is recognised.

@@ -30,7 +30,7 @@ extern "C" {
 #endif
 
 /// Increases whenever programs compiled before would break: compare it with heed_abi_version().
-#define HEED_ABI_VERSION 4
+#define HEED_ABI_VERSION 3
 /// The largest rank of a tensor.
 #define HEED_MAX_RANK 8
 /// As the axis of heed_reduce(): all elements, giving rank 0.
@@ -77,9 +77,9 @@ const char* heed_last_error(void);
 void heed_set_last_error(const char* message);
 void heed_text_free(char* text);
 /// Sets a function that can stop long calls of this thread. heed_run_predict(), heed_run_stream(),
-/// heed_queue_answer() and heed_run_measure() call `stop` at once and then about 20 times a second.
-/// If it returns non-zero, the call ends with HEED_INTERRUPTED; the run stays usable. heed_train()
-/// calls it too. NULL, the default: calls never stop.
+/// heed_queue_answer(), heed_run_capture() and heed_run_measure() call `stop` at once and then
+/// about 20 times a second. If it returns non-zero, the call ends with HEED_INTERRUPTED; the run
+/// stays usable. heed_train() calls it too. NULL, the default: calls never stop.
 heed_status heed_set_stop(int32_t (*stop)(void* context), void* context);
 /// The number of CPU threads, 1 to 1000; results never depend on it.
 heed_status heed_set_cpu_threads(int32_t count);
@@ -215,6 +215,9 @@ heed_status heed_matmul(const heed_tensor* a, const heed_tensor* b, heed_tensor*
 /// x [..., in] W^T + b, with weight [out, in] and bias [out] or NULL.
 heed_status heed_linear(const heed_tensor* x, const heed_tensor* weight, const heed_tensor* bias,
                         heed_tensor** out);
+/// Zeroes elements with probability p, by (seed, step, stream), and divides the others by 1 - p.
+heed_status heed_dropout(const heed_tensor* x, double p, uint64_t seed, uint32_t step, uint32_t stream,
+                         heed_tensor** out);
 /// Cross entropy per row: logits [..., classes], targets i32 [...]; a target of -1 gives 0.
 /// `smoothing`: of labels, 0 for none.
 heed_status heed_cross_entropy(const heed_tensor* logits, const heed_tensor* targets, double smoothing,
@@ -259,7 +262,7 @@ heed_status heed_context_dropout(heed_context* context, const heed_tensor* x, do
 /// Adds `weight` times `value`, of one element, to the pass's auxiliary loss.
 heed_status heed_context_add_loss(heed_context* context, const char* name, double weight,
                                   const heed_tensor* value);
-/// Records what the layer with this "path" computed, for captures and reports. "weights"
+/// Records what the layer with this "path" computed, for heed_run_capture() and reports. "weights"
 /// [B, H, N, M] become attention maps.
 heed_status heed_context_show(heed_context* context, const char* path, const char* name,
                               const heed_tensor* value);
@@ -438,12 +441,15 @@ heed_status heed_run_describe(heed_run* run, char** out);
 /// Answers each line: [{"text", "probability", "alternatives": [{"text", "probability"}]}, ...],
 /// with "vector", a list of numbers, if the answer is a vector. A line that cannot be answered,
 /// such as a blank one, fails the call, with its number. `settings`: "errors", "raise" or "return"
-/// (then such a line has {"error"} alone); "first_line" (0), the number of the first line, for
-/// errors and random draws; and "capture", a file for the model's internals for each line:
-/// attention maps if it ends in .html, else safetensors. An existing one is an error unless
-/// "overwrite" is true. NULL: none.
+/// (then such a line has {"error"} alone), and "first_line" (0), the number of the first line, for
+/// errors and random draws; NULL: none.
 heed_status heed_run_predict(heed_run* run, const char* const* lines, size_t count, const char* settings,
                              char** out);
+/// Answers each line, without settings, and writes the model's internals for each line to `path`:
+/// attention maps if it ends in .html, else safetensors. An existing file is an error unless
+/// `overwrite` is not 0.
+heed_status heed_run_capture(heed_run* run, const char* const* lines, size_t count, const char* path,
+                             int32_t overwrite, char** out);
 /// Returns the task's metrics on "valid", "test" or "train", the parts of the run's own data.
 heed_status heed_run_measure(heed_run* run, const char* part, char** out);
 /// Returns the task's metrics on examples, whose `part` may be NULL.
@@ -452,11 +458,14 @@ heed_status heed_run_measure_examples(heed_run* run, const heed_examples* exampl
 heed_status heed_run_measure_files(heed_run* run, const char* const* files, size_t count, char** out);
 /// Computes the model's outputs for lines, before any choice or normalisation: logits [count,
 /// classes], vectors [count, width], or for a language model logits [count, tokens, vocabulary].
-/// With `targets`, for tasks that write a text for a text: log p(target | line) [count], natural
-/// logarithms, including the end of the target. Outputs are tracked: the parameters of
-/// heed_run_model() get gradients. `targets`: or NULL. `context`: NULL for inference.
-heed_status heed_run_outputs(heed_run* run, const char* const* lines, const char* const* targets,
-                             size_t count, heed_context* context, heed_tensor** out);
+/// They are tracked: the parameters of heed_run_model() get gradients. `context`: NULL for
+/// inference.
+heed_status heed_run_outputs(heed_run* run, const char* const* lines, size_t count, heed_context* context,
+                             heed_tensor** out);
+/// Computes log p(target | line) [count] of each pair, natural logarithm, including the end of the
+/// target, for tasks that write a text for a text. Tracked; `context` as for heed_run_outputs().
+heed_status heed_run_log_probabilities(heed_run* run, const char* const* lines, const char* const* targets,
+                                       size_t count, heed_context* context, heed_tensor** out);
 /// Receives a new piece of a text, valid during the call. Non-zero ends the writing.
 typedef int32_t (*heed_on_text)(void* context, const char* piece);
 /// Answers one line, for a task that writes texts. `on_text` receives the answer in pieces, in this

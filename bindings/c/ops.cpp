@@ -339,7 +339,6 @@ const NamedOp named_ops[] = {
     {"layer_norm", "x weight? bias?; epsilon=1e-5", "(x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis.", run<layer_norm>},
     {"rms_norm", "x weight?; epsilon=1e-5", "x / sqrt(mean(x^2) + epsilon) * weight over the last axis.", run<rms_norm>},
     {"rotary", "x cosines sines", "x [B, N, H, dh] with elements i and i + dh / 2 at position n rotated by the angle whose cosine and sine, both [N, dh / 2], are given (rotary positions).", run<rotary>},
-    {"dropout", "x; p: number, seed: int, step: int, stream=0", "x with elements zeroed with probability p, chosen by (seed, step, stream), and the others divided by 1 - p.", run<dropout>},
     {"dropout_add", "x residual; p: number, seed: int, step: int, stream=0", "residual + dropout(x), in one pass.", run<dropout_add>},
     {"add_layer_norm", "x residual weight? bias?; p=0.0, seed=0, step=0, stream=0, epsilon=1e-5 -> sum normalised", "dropout_add(x, residual) and its layer_norm, in one pass each way.", run<add_layer_norm>},
     {"add_rms_norm", "x residual weight?; p=0.0, seed=0, step=0, stream=0, epsilon=1e-5 -> sum normalised", "dropout_add(x, residual) and its rms_norm, in one pass each way.", run<add_rms_norm>},
@@ -475,6 +474,11 @@ heed_status heed_linear(const heed_tensor* x, const heed_tensor* weight, const h
   return guarded_tensor(__func__, out, [&] {
     return linear(tensor_of(x, "x"), tensor_of(weight, "weight"), optional_tensor(bias, "bias"));
   });
+}
+
+heed_status heed_dropout(const heed_tensor* x, double p, uint64_t seed, uint32_t step, uint32_t stream,
+                         heed_tensor** out) {
+  return guarded_tensor(__func__, out, [&] { return dropout(tensor_of(x, "x"), p, {seed, step, stream}); });
 }
 
 heed_status heed_cross_entropy(const heed_tensor* logits, const heed_tensor* targets, double smoothing,

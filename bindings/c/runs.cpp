@@ -112,25 +112,15 @@ bool returns_errors(const Options& given) {
   return given.take_choice("errors", {"raise", "return"}) == "return";
 }
 
-/// Answers lines; with a "capture", also writes this file.
-std::vector<Prediction> predicted(Run& run, const std::vector<std::string>& lines, const Options& given) {
-  PredictOptions options;
-  CaptureFile capture;
-  std::filesystem::path file;
-  bool overwrite = false;
-  about_settings([&] {
+PredictOptions predict_options(const char* settings) {
+  return about_settings([&] {
+    const Options given = settings_of(settings);
+    PredictOptions options;
     options.first_line = given.take_integer("first_line", 0, 0);
     options.return_errors = returns_errors(given);
-    file = given.take_text("capture", "");
-    overwrite = given.take_bool("overwrite", false);
     given.check_all_taken("predict");
+    return options;
   });
-  if (file.empty()) return run.predict(lines, options);
-  check_output(file, overwrite);
-  options.capture = &capture;
-  std::vector<Prediction> answers = run.predict(lines, options);
-  capture.save(file, overwrite);
-  return answers;
 }
 
 TextGenerationOptions generation_options(const Options& given) {
@@ -508,7 +498,7 @@ heed_status heed_run_describe(heed_run* run, char** out) {
 heed_status heed_run_predict(heed_run* run, const char* const* lines, size_t count, const char* settings,
                              char** out) {
   return give_text(__func__, run, out, [&](Run& open) {
-    return json_of(predicted(open, line_list(lines, count), settings_of(settings)));
+    return json_of(open.predict(line_list(lines, count), predict_options(settings)));
   });
 }
 
@@ -560,6 +550,18 @@ heed_status heed_queue_answer(heed_queue* queue, const char* line, char** out) {
 
 void heed_queue_free(heed_queue* queue) {
   free_handle(__func__, queue);
+}
+
+heed_status heed_run_capture(heed_run* run, const char* const* lines, size_t count, const char* path,
+                             int32_t overwrite, char** out) {
+  return give_text(__func__, run, out, [&](Run& open) {
+    const std::filesystem::path file = text_of(path, "path");
+    check_output(file, overwrite != 0);
+    CaptureFile capture;
+    const std::vector<Prediction> answers = open.predict(line_list(lines, count), {&capture, 0});
+    capture.save(file, overwrite != 0);
+    return json_of(answers);
+  });
 }
 
 heed_status heed_task_settings(const char* task, int32_t own_data, char** out) {
@@ -615,15 +617,22 @@ heed_status heed_run_measure_files(heed_run* run, const char* const* files, size
   });
 }
 
-heed_status heed_run_outputs(heed_run* run, const char* const* lines, const char* const* targets,
-                             size_t count, heed_context* context, heed_tensor** out) {
+heed_status heed_run_outputs(heed_run* run, const char* const* lines, size_t count, heed_context* context,
+                             heed_tensor** out) {
   return guarded_tensor(__func__, out, [&] {
     const std::vector<std::string> texts = line_list(lines, count);
-    const std::vector<std::string> wanted = line_list(targets, targets ? count : 0, "targets");
     const std::shared_ptr<Context> pass = context_of(context);
-    return from_run(run, [&](Run& open) {
-      return targets ? open.log_probabilities(texts, wanted, *pass) : open.outputs(texts, *pass);
-    });
+    return from_run(run, [&](Run& open) { return open.outputs(texts, *pass); });
+  });
+}
+
+heed_status heed_run_log_probabilities(heed_run* run, const char* const* lines, const char* const* targets,
+                                       size_t count, heed_context* context, heed_tensor** out) {
+  return guarded_tensor(__func__, out, [&] {
+    const std::vector<std::string> sources = line_list(lines, count),
+                                   wanted = line_list(targets, count, "targets");
+    const std::shared_ptr<Context> pass = context_of(context);
+    return from_run(run, [&](Run& open) { return open.log_probabilities(sources, wanted, *pass); });
   });
 }
 

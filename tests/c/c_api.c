@@ -520,7 +520,7 @@ static void test_training(const char* folder) {
   OK(heed_run_measure_examples(run, &examples, &text));
   CHECK(strstr(text, "\"accuracy\"") != NULL);
   heed_text_free(text);
-  OK(heed_run_outputs(run, lines, NULL, 2, NULL, &logits));
+  OK(heed_run_outputs(run, lines, 2, NULL, &logits));
   heed_tensor_free(logits);
   heed_run_free(run);
 

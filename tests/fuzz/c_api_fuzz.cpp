@@ -346,7 +346,10 @@ class CProgram {
         heed_tensor *const x = some_tensor(), *const weight = some_tensor(), *const bias = tensor_or_null();
         return result(tensor, heed_linear(x, weight, bias, &made), made);
       }
-      case 39:
+      case 39: {
+        heed_tensor* const x = some_tensor();
+        return result(tensor, heed_dropout(x, number(), 1, choices_.below(3), 1, &made), made);
+      }
       case 40: {
         heed_tensor *const logits = some_tensor(), *const targets = some_tensor();
         return result(tensor, heed_cross_entropy(logits, targets, number(), &made), made);
@@ -528,6 +531,7 @@ class CProgram {
                               settings({"device", "weights", "verify", "settings"}).c_str(), &run)));
     require(!ok(heed_run_describe(wrong, &text)));
     require(!ok(heed_run_predict(wrong, nullptr, 1, settings({"errors", "first_line"}).c_str(), &text)));
+    require(!ok(heed_run_capture(wrong, nullptr, 0, "/nowhere/at/all", 0, &text)));
     require(!ok(heed_run_measure(wrong, "test", &text)) && !ok(heed_run_model(wrong, &model)));
     require(!run && !text && !model);
     heed_run_free(wrong);

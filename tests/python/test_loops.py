@@ -1,5 +1,7 @@
 """What loops of one's own need: devices, schedules, groups of parameters, mixed precision."""
 
+import asyncio
+import inspect
 import unittest
 
 import numpy as np
@@ -221,6 +223,10 @@ class Precisions(Case):
         self.leaves_nothing(work)
 
 
+async def fails():
+    raise KeyError
+
+
 class Recording(Case):
     def test_no_grad_as_a_block_and_as_a_decorator(self):
         w = heed.parameter([2.0])
@@ -241,18 +247,58 @@ class Recording(Case):
             pass
         self.assertTrue((w * 2).tracked)
 
-    def test_no_grad_refuses_generators_and_coroutines(self):
-        """Their calls end before their bodies run."""
+    def test_no_grad_decorates_generators_and_coroutines(self):
+        """Their bodies do not record, and what runs between their steps does."""
+        w = heed.parameter([2.0])
+        tracked = lambda: (w * 2).tracked
 
-        def generator():
-            yield 1
+        @heed.no_grad()
+        def generator(n):
+            for _ in range(n):
+                try:
+                    sent = yield tracked()
+                    self.assertIn(sent, (None, "sent"))
+                except KeyError:
+                    yield "thrown"
+            return tracked()
 
+        steps = generator(2)
+        found = [next(steps), tracked(), steps.send("sent"), tracked(), steps.throw(KeyError()), tracked()]
+        self.assertEqual(found, [False, True, False, True, "thrown", True])
+        with self.assertRaises(StopIteration) as end:
+            next(steps)
+        self.assertIs(end.exception.value, False)
+        next(left := generator(2))
+        left.close()
+        self.assertTrue(inspect.isgeneratorfunction(generator))
+
+        @heed.no_grad()
         async def coroutine():
-            pass
+            before = tracked()
+            await asyncio.sleep(0)
+            return before, tracked()
 
-        for function in (generator, coroutine):
-            with self.assertRaisesRegex(TypeError, f"inside of {function.__name__}"):
-                heed.no_grad()(function)
+        @heed.no_grad()
+        async def waiting(n):
+            for _ in range(n):
+                await asyncio.sleep(0)
+                yield tracked()
+
+        async def main():
+            seen = []
+
+            async def beside():
+                for _ in range(4):
+                    seen.append(tracked())
+                    await asyncio.sleep(0)
+
+            found = await asyncio.gather(coroutine(), beside())
+            return [*found[0], *[(one, tracked()) async for one in waiting(2)], set(seen)]
+
+        self.assertEqual(asyncio.run(main()), [False, False, (False, True), (False, True), {True}])
+        with self.assertRaises(KeyError):
+            asyncio.run(heed.no_grad()(fails)())
+        self.assertTrue(tracked())
 
 
 class Positions(Case):

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import inspect
 import operator
+import types
 from dataclasses import dataclass
 from typing import Any, Callable, List, Optional, Sequence, Tuple, TypeVar, cast
 
@@ -107,7 +108,12 @@ def einsum(equation: str, *operands: Like) -> Tensor:
     return _op("einsum", operands, equation=equation)[0]
 
 
-# --- losses
+# --- dropout, losses
+
+
+def dropout(x: Like, p: float, seed: int, step: int, stream: int = 0) -> Tensor:
+    """Zeroes elements with probability p, chosen by (seed, step, stream), and divides the others by 1 - p."""
+    return Tensor._result("heed_dropout", _t(x), p, seed, step, stream)
 
 
 def cross_entropy(logits: Tensor, targets: Like, smoothing: float = 0.0) -> Tensor:
@@ -226,7 +232,9 @@ def parameter(data: Like, dtype: Optional[str] = None, device: Optional[str] = N
 
 
 class no_grad:  # noqa: N801 - used like a function
-    """Disables recording in this thread: ``with heed.no_grad():``, or as a decorator of a function."""
+    """Disables recording in this thread: ``with heed.no_grad():``, or as a decorator of any function, generator or
+    coroutine.
+    """
 
     def __init__(self) -> None:
         self._before: List[int] = []
@@ -238,16 +246,52 @@ class no_grad:  # noqa: N801 - used like a function
         lib.result("heed_set_recording", self._before.pop(), kind=ctypes.c_int32)
 
     def __call__(self, function: _Wrapped) -> _Wrapped:
-        """Returns the function, whose calls do not record. Raises TypeError for generators and coroutines."""
-        if any(is_one(function) for is_one in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)):
-            raise TypeError(f"no_grad() decorates functions that return; enter it inside of {function.__name__}()")
+        """Returns the function, whose calls and steps do not record."""
 
-        @functools.wraps(function)
         def apply(*arguments: Any, **settings: Any) -> Any:
             with no_grad():
                 return function(*arguments, **settings)
 
-        return cast(_Wrapped, apply)
+        def generate(*arguments: Any, **settings: Any) -> Any:
+            return (yield from _steps(function(*arguments, **settings)))
+
+        async def wait(*arguments: Any, **settings: Any) -> Any:
+            return await _awaited(function(*arguments, **settings))
+
+        async def generate_waiting(*arguments: Any, **settings: Any) -> Any:
+            given = function(*arguments, **settings)
+            step, sent = given.asend, None
+            while True:
+                try:
+                    found = await _awaited(step(sent))
+                except StopAsyncIteration:
+                    return
+                try:
+                    step, sent = given.asend, (yield found)
+                except BaseException as error:  # noqa: B902 - thrown into the function
+                    step, sent = given.athrow, error
+
+        kinds = (inspect.isgeneratorfunction, generate), (inspect.iscoroutinefunction, wait), (inspect.isasyncgenfunction, generate_waiting)
+        made: Any = next((made for matches, made in kinds if matches(function)), apply)
+        return cast(_Wrapped, functools.wraps(function)(made))
+
+
+def _steps(given: Any) -> Any:
+    """Runs a generator or coroutine, of which no step records."""
+    step, sent = given.send, None
+    while True:
+        try:
+            with no_grad():
+                found = step(sent)
+        except StopIteration as end:
+            return end.value
+        try:
+            step, sent = given.send, (yield found)
+        except BaseException as error:  # noqa: B902 - thrown into the function
+            step, sent = given.throw, error
+
+
+_awaited = types.coroutine(_steps)
 
 
 @dataclass(frozen=True)

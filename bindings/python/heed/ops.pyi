@@ -83,7 +83,6 @@ def top_k(x: Like, k: int = 1) -> Pair: """Returns the k largest elements along 
 def layer_norm(x: Like, weight: Optional[Like] = None, bias: Optional[Like] = None, epsilon: float = 1e-05) -> Tensor: """Returns (x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis."""
 def rms_norm(x: Like, weight: Optional[Like] = None, epsilon: float = 1e-05) -> Tensor: """Returns x / sqrt(mean(x^2) + epsilon) * weight over the last axis."""
 def rotary(x: Like, cosines: Like, sines: Like) -> Tensor: """Returns x [B, N, H, dh] with elements i and i + dh / 2 at position n rotated by the angle whose cosine and sine, both [N, dh / 2], are given (rotary positions)."""
-def dropout(x: Like, p: float, seed: int, step: int, stream: int = 0) -> Tensor: """Returns x with elements zeroed with probability p, chosen by (seed, step, stream), and the others divided by 1 - p."""
 def dropout_add(x: Like, residual: Like, p: float, seed: int, step: int, stream: int = 0) -> Tensor: """Returns residual + dropout(x), in one pass."""
 def add_layer_norm(x: Like, residual: Like, weight: Optional[Like] = None, bias: Optional[Like] = None, p: float = 0.0, seed: int = 0, step: int = 0, stream: int = 0, epsilon: float = 1e-05) -> Pair: """Returns dropout_add(x, residual) and its layer_norm, in one pass each way."""
 def add_rms_norm(x: Like, residual: Like, weight: Optional[Like] = None, p: float = 0.0, seed: int = 0, step: int = 0, stream: int = 0, epsilon: float = 1e-05) -> Pair: """Returns dropout_add(x, residual) and its rms_norm, in one pass each way."""

@@ -333,10 +333,12 @@ class Model(Module):
         for translate, summarize and converse. ``context`` is that of a training pass; None runs inference.
         """
         lines = _lines(texts)
-        wanted = None if targets is None else _lines(targets, "targets")
-        if wanted is not None and len(wanted) != len(lines):
-            raise ValueError(f"{len(lines)} texts, but {len(wanted)} targets")
-        return Tensor._result("heed_run_outputs", self._run, lines, wanted, len(lines), context)
+        if targets is not None:
+            wanted = _lines(targets, "targets")
+            if len(wanted) != len(lines):
+                raise ValueError(f"{len(lines)} texts, but {len(wanted)} targets")
+            return Tensor._result("heed_run_log_probabilities", self._run, lines, wanted, len(lines), context)
+        return Tensor._result("heed_run_outputs", self._run, lines, len(lines), context)
 
 
 class Run(_Handle):
@@ -567,8 +569,8 @@ class Run(_Handle):
 
     def capture(self, texts: Sequence[str], path: Path, overwrite: bool = False) -> List[Prediction]:
         """Returns predict() of the texts and writes attention data to a file: maps for .html, otherwise safetensors."""
-        lines, given = _lines(texts), lib.settings_json(dict(capture=lib.path_of(path), overwrite=overwrite))
-        return [_prediction(answer) for answer in self._called("predict", lines, len(lines), given)]
+        lines, file = _lines(texts), lib.encoded(lib.path_of(path))
+        return [_prediction(answer) for answer in self._called("capture", lines, len(lines), file, int(overwrite))]
 
     def report(self) -> Page:
         """Returns the report of the run: curves, settings, mistakes, attention maps."""
