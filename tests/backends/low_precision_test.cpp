@@ -69,8 +69,8 @@ Tensor rounded(const Tensor& x) {
   return Tensor::from(values, x.shape());
 }
 
-Tensor in_bf16(const Tensor& a, const Tensor& b) {
-  const WithMatmulPrecision products(MatmulPrecision::medium);
+Tensor in_bf16(const Tensor& a, const Tensor& b, MatmulPrecision precision = MatmulPrecision::medium) {
+  const WithMatmulPrecision products(precision);
   return matmul(a, b);
 }
 
@@ -131,12 +131,12 @@ TEST_CASE("bf16 products: operands are rounded to the nearest even, and nothing 
 
 TEST_CASE("bf16 products: the same bits for any number of threads, for this thread's f32 alone") {
   const Tensor a = random_floats({300, 520}, 1), b = random_floats({520, 200}, 2), exact = matmul(a, b);
-  Floats first;
+  const Floats first = in_bf16(a, b).to_vector<float>(),
+               high = in_bf16(a, b, MatmulPrecision::high).to_vector<float>();
   for (const int threads : {1, 2, 5}) {
     const WithThreads scope(threads);
-    const Floats found = in_bf16(a, b).to_vector<float>();
-    if (first.empty()) first = found;
-    CHECK(found == first);
+    CHECK(in_bf16(a, b).to_vector<float>() == first);
+    CHECK(in_bf16(a, b, MatmulPrecision::high).to_vector<float>() == high);
     CHECK(matmul(a, b).to_vector<float>() == exact.to_vector<float>());  // no worker keeps it
   }
   const WithMatmulPrecision products(MatmulPrecision::medium);

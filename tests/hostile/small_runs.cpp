@@ -155,6 +155,7 @@ void check_refused(const std::string& program, const ProgramResult& result, cons
   CAPTURE(result.errors);
   const std::vector<std::string> lines = error_lines(program, result.errors);
   CHECK(lines.size() == 1);
+  CHECK_FALSE(contains(result.errors, "----"));
   if (!lines.empty()) CHECK_MESSAGE(contains(lines.front(), says), "expected: ", says);
   if (!answers) CHECK(result.output.empty());
 }
