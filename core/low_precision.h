@@ -15,10 +15,10 @@ namespace heed {
 /// in any case, and all other ops compute in f32.
 enum class MatmulPrecision : std::uint8_t {
   highest,  ///< in f32
-  /// Three products in bf16, of each factor's nearest bf16 and of the rest: an error of about 1e-5 of the
+  /// Three products in bf16, of each factor's nearest bf16 and of the rest: an error of about 4e-6 of the
   /// norm. Takes about half the time with AMX.
   high,
-  /// Factors are rounded to bf16, ties to even: an error of about 3e-3. Takes a fraction of the time with
+  /// Factors are rounded to bf16, ties to even: an error of about 2e-3. Takes a fraction of the time with
   /// AMX (Intel since Sapphire Rapids), and half of it with AVX-512 BF16 on AMD's processors (since Zen 4).
   medium,
 };

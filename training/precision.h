@@ -26,9 +26,9 @@ Precision precision_from_name(std::string_view name);
 
 /// Returns the dtype of a precision: f32, f16 or bf16.
 DType dtype_in(Precision precision);
-/// Returns the precision of products on the CPU: in training, and without gradients, where f16 and bf16
-/// are highest.
+/// Returns the precision of products on the CPU in training.
 MatmulPrecision matmul_precision_in(Precision precision);
+/// Returns the precision of products in answers and evaluations: f16 and bf16 are highest there.
 MatmulPrecision answer_precision_in(Precision precision);
 
 /// Throws an Error that says what to do if the device does not support the precision.
