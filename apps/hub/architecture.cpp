@@ -216,10 +216,19 @@ std::string published_activation(const std::string& ours) {
 
 }  // namespace
 
-const Json& only_common() {
-  static const Json only = Json::parse(R"({"pruned_heads": {}, "quantization_config": null,
-      "per_layer_config": null, "cross_attention_hidden_size": null})");
-  return only;
+const MemberTable& common_members() {
+  static const MemberTable table{
+      .only = Json::parse(R"({"pruned_heads": {}, "quantization_config": null, "per_layer_config": null,
+                              "cross_attention_hidden_size": null})"),
+      .read = "model_type architectures vocab_size tie_word_embeddings eos_token_id",
+      .without_effect =
+          "transformers_version _name_or_path dtype torch_dtype use_cache "
+          "output_hidden_states output_attentions return_dict torchscript "
+          "chunk_size_feed_forward initializer_range gradient_checkpointing "
+          "is_encoder_decoder bos_token_id pad_token_id sep_token_id "
+          "tokenizer_class finetuning_task num_labels id2label label2id "
+          "problem_type"};
+  return table;
 }
 
 Config::Config(const std::string& text, std::string file)

@@ -85,9 +85,15 @@ struct ConfigMember {
   Json fallback = {};
 };
 
-/// Returns the members of config.json that all architectures have and of which heed supports one value. Another
-/// is refused by name.
-const Json& only_common();
+/// The members of config.json that do not become a setting by themselves. `transformers` reads no others.
+struct MemberTable {
+  /// The only supported value of each, in a list that of each element. Another is refused by name.
+  Json only;
+  std::string_view read = {};            ///< by the import of the architecture, separated by spaces
+  std::string_view without_effect = {};  ///< on what the model answers
+};
+/// Returns the table of the members that all architectures have.
+const MemberTable& common_members();
 
 /// The config.json of a published model. Errors name the member.
 class Config {
@@ -113,9 +119,8 @@ class Config {
   bool has(const char* name) const;
   /// Throws unless the member is absent or has this value, in a list each element.
   void expect(const char* name, const Json& value) const;
-  /// Checks each member of an object in this way.
-  void expect_all(const Json& only) const {
-    for (const auto& [name, value] : only.items()) expect(name.c_str(), value);
+  void expect(const MemberTable& table) const {
+    for (const auto& [name, value] : table.only.items()) expect(name.c_str(), value);
   }
   /// Whether a member is absent or has this value.
   bool is(const char* name, const Json& value) const { return !has(name) || json_[name] == value; }
@@ -192,10 +197,10 @@ struct ExportPlan {
 struct Architecture {
   std::string_view model_type;  ///< in config.json
   std::string_view name;        ///< for messages
-  /// The members of config.json that are settings, and those of which one value is supported.
+  /// The settings and the other members of config.json.
   std::span<const ConfigMember> settings;
-  const Json* only;
-  /// Throws an Error for a configuration that heed's model does not support, beyond `only`.
+  const MemberTable* members;
+  /// Throws an Error for a configuration that heed's model does not support, beyond `members`.
   ImportPlan (*import_plan)(const Config& config, const Tensors& tensors);
   /// Whether a run of this task, with these settings, is exported as this architecture; null: none is.
   bool (*exports)(const RunContent& run);

@@ -30,8 +30,14 @@ const std::vector<ConfigMember> distilbert_members = {{"dim", "width", 1, 65536}
                                                       {"attention_dropout", "attention_dropout", 0, 0, 0.1},
                                                       {"activation", "activation", 0, 0, "gelu"}};
 
-const Json only_encoder = Json::parse(
-    R"({"position_embedding_type": "absolute", "is_decoder": false, "add_cross_attention": false})");
+/// The table of all encoders in this file: they read the same, under different names.
+const MemberTable encoder_table{
+    .only = Json::parse(
+        R"({"position_embedding_type": "absolute", "is_decoder": false, "add_cross_attention": false})"),
+    .read = "num_hidden_layers n_layers max_position_embeddings pad_token_id id2label problem_type",
+    .without_effect =
+        "classifier_dropout qa_dropout seq_classif_dropout sinusoidal_pos_embds tie_weights_ output_past "
+        "directionality"};
 
 const Json encoder_settings = Json::parse(R"({"norm": "post", "norm_kind": "layer", "positions": "learned",
                                               "embedding_norm": true, "scale_embeddings": false})");
@@ -317,7 +323,7 @@ Architecture encoder_architecture(const char* type, const char* name) {
   const auto import = [](const Config& config, const Tensors& tensors) {
     return import_encoder(kind, config, tensors);
   };
-  return {type,        name, kind.members, &only_encoder, import, &kind == &bert_kind ? is_bert : nullptr,
+  return {type,        name, kind.members, &encoder_table, import, &kind == &bert_kind ? is_bert : nullptr,
           export_bert, heads};
 }
 

@@ -328,8 +328,8 @@ ImportedRun imported(const fs::path& folder) {
   PublishedModel model = read_published(folder);
   const Config config(model.config);
   const Architecture& architecture = find_architecture(config, model.tensors);
-  config.expect_all(only_common());
-  config.expect_all(*architecture.only);
+  config.expect(common_members());
+  config.expect(*architecture.members);
   ImportPlan plan = architecture.import_plan(config, model.tensors);
   if (plan.task == "embed_text") take_sentence_modules(folder, plan);
   if (plan.task == "embed_text" || plan.task == "classify")

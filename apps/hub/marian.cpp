@@ -31,11 +31,15 @@ const std::vector<ConfigMember> marian_members = {{"d_model", "width", 1, 65536}
                                                   {"activation_function", "activation", 0, 0, "gelu"},
                                                   {"scale_embedding", "scale_embeddings", 0, 0, false}};
 
-const Json only_marian =
-    Json::parse(R"({"share_encoder_decoder_embeddings": true, "tie_word_embeddings": true,
+const MemberTable marian_table{
+    .only = Json::parse(R"({"share_encoder_decoder_embeddings": true, "tie_word_embeddings": true,
         "is_encoder_decoder": true, "is_decoder": false, "normalize_before": false,
         "normalize_embedding": false, "add_final_layer_norm": false, "static_position_embeddings": true,
-        "forced_bos_token_id": null})");
+        "forced_bos_token_id": null})"),
+    .read = "decoder_start_token_id decoder_vocab_size",
+    .without_effect =
+        "encoder_layerdrop decoder_layerdrop init_std forced_eos_token_id add_bias_logits classif_dropout "
+        "classifier_dropout extra_pos_embeddings num_hidden_layers"};
 
 const Json marian_settings = Json::parse(R"({"norm": "post", "tie_embeddings": "all", "epsilon": 1e-5})");
 
@@ -163,7 +167,8 @@ ExportPlan export_marian(RunContent run) {
 
 std::vector<Architecture> marian_architectures() {
   static constexpr std::string_view heads[] = {"MTModel", "Model"};
-  return {{"marian", "Marian", marian_members, &only_marian, import_marian, is_marian, export_marian, heads}};
+  return {
+      {"marian", "Marian", marian_members, &marian_table, import_marian, is_marian, export_marian, heads}};
 }
 
 }  // namespace heed::hub

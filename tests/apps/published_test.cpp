@@ -359,15 +359,15 @@ TEST_CASE("published: a tokenizer without the marks that every answer needs is r
 
 TEST_CASE("published: a member of config.json with one supported value is refused by name with another") {
   for (const hub::Architecture& one : hub::architectures())
-    for (const hub::Json* const only : {one.only, &hub::only_common()})
-      for (const auto& member : only->items()) {
+    for (const hub::MemberTable* const table : {one.members, &hub::common_members()})
+      for (const auto& member : table->only.items()) {
         const std::string name = member.key();
         const OrderedJson value = member.value();
         CAPTURE(name);
         const auto refusal = [&](const OrderedJson& said) {
           OrderedJson json = {{"model_type", std::string(one.model_type)}};
           json[name] = said;
-          return error_of([&] { hub::Config(json.dump()).expect_all(*only); });
+          return error_of([&] { hub::Config(json.dump()).expect(*table); });
         };
         CHECK(refusal(value).empty());
         CHECK(refusal(OrderedJson::array({value, value})).empty());
@@ -379,21 +379,21 @@ TEST_CASE("published: a member of config.json with one supported value is refuse
 
 TEST_CASE("published: the table in docs has the members of config.json with one supported value") {
   std::string page = "| `model_type` | supported values in `config.json` |\n|---|---|\n";
-  const auto add_row = [&](const std::string& names, const hub::Json& only) {
+  const auto add_row = [&](const std::string& names, const hub::MemberTable& table) {
     std::string values;
-    for (const auto& [name, value] : only.items())
+    for (const auto& [name, value] : table.only.items())
       values +=
           concat_text(values.empty() ? "" : ", ", value.empty() ? concat_text("no `", name, '`')
                                                                 : concat_text('`', name, "` ", value.dump()));
     page += concat_text("| ", names, " | ", values, " |\n");
   };
-  add_row("all", hub::only_common());
+  add_row("all", hub::common_members());
   const auto all = hub::architectures();
   std::string names;
   for (std::size_t i = 0; i < all.size(); ++i) {  // those of one table follow each other
     names += concat_text(names.empty() ? "" : ", ", '`', all[i].model_type, '`');
-    if (i + 1 < all.size() && all[i + 1].only == all[i].only) continue;
-    add_row(std::exchange(names, ""), *all[i].only);
+    if (i + 1 < all.size() && all[i + 1].members == all[i].members) continue;
+    add_row(std::exchange(names, ""), *all[i].members);
   }
   check_made_part("docs/guides/published.md", "members", page);
 }

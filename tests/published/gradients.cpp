@@ -76,8 +76,11 @@ void print_members() {
   for (const hub::Architecture& one : hub::architectures()) {
     nlohmann::json& names = all[std::string(one.model_type)];
     for (const hub::ConfigMember& setting : one.settings) names.push_back(setting.published);
-    for (const hub::Json* const only : {one.only, &hub::only_common()})
-      for (const auto& [name, value] : only->items()) names.push_back(name);
+    for (const hub::MemberTable* const table : {one.members, &hub::common_members()}) {
+      for (const auto& [name, value] : table->only.items()) names.push_back(name);
+      for (const std::string_view list : {table->read, table->without_effect})
+        for (const std::string_view name : split_at(list, " ")) names.push_back(name);
+    }
   }
   std::cout << all.dump() << '\n';
 }
