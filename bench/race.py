@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Time to quality: how long heed and PyTorch train until the held-out part is predicted so well.
+"""Time to quality: how long heed and others train until the held-out part is predicted so well.
 
     python3 bench/race.py --data ../shared/data
-    python3 bench/race.py --data ../shared/data --sides heed eager
+    python3 bench/race.py --data ../shared/data --only characters --sides heed eager
 
-The text is tinyshakespeare, the last tenth held out, the quality nats per character: nanoGPT's
-recipe for a CPU and heed's for the same mark; then a larger model, the same in heed and in PyTorch.
+characters: tinyshakespeare, the last tenth held out, nats per character: nanoGPT's recipe for a CPU
+and heed's for the same mark; then a larger model, the same in heed and in PyTorch.
+subj, ag_news: heed's defaults until the error of TF-IDF with logistic regression.
 Every side trains in a process of its own, one after the other, until the last mark is reached or
 its schedule ends, and measures the whole held-out part every so many steps. Prints a Markdown table
 of the first measurement at or beyond each mark:
@@ -14,7 +15,7 @@ of the first measurement at or beyond each mark:
     times             its processor seconds over those of heed's best side at this mark
     MB                peak memory of the process
 
-Needs PyTorch.
+Needs PyTorch for characters, scikit-learn for the others.
 """
 
 import json
@@ -25,6 +26,7 @@ import sys
 import tempfile
 import time
 
+import compare_simple
 import peers
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -39,7 +41,7 @@ def processor_seconds(process):
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def heed(command, mark):
+def heed(command, mark, quality=lambda evaluation: evaluation["nats_per_character"]):
     """Trains with a program. A record of the losses stands before each measurement (log_every is
     evaluate_every), so that what lies between the two is the measurement."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as out:
@@ -58,7 +60,7 @@ def heed(command, mark):
                     before = now
                     continue
                 measuring = tuple(m + n - b for m, n, b in zip(measuring, now, before))
-                value = line["evaluation"]["nats_per_character"]
+                value = quality(line["evaluation"])
                 curve.append({"step": line["step"], "value": value,
                               "processor": now[0] - measuring[0], "wall": now[1] - measuring[1]})
                 if value <= mark:
@@ -83,11 +85,22 @@ def pytorch(recipe, options, mark, compiled=False):
         return curve, peers.ended(process, out, stopped).ru_maxrss / 1024
 
 
+def rival(files, kind):
+    """TF-IDF as a curve of one point; reading and importing are part of it, as with heed."""
+    start = time.monotonic()
+    printed, usage = peers.finished(
+        [sys.executable, HERE / "compare_simple.py", "--rival", kind, *files])
+    point = {"step": "", "value": 1 - json.loads(printed)["accuracy"],
+             "processor": usage.ru_utime + usage.ru_stime, "wall": time.monotonic() - start}
+    return [point], usage.ru_maxrss / 1024
+
+
 # --- the table
 
 
 def race(sides):
-    """Prints the table of `sides`: {name: (marks, work(last mark))}. Those of heed come first."""
+    """Prints the table of `sides`: {name: (marks, work(last mark))}. Those of heed come first, and
+    less is better."""
     columns = ["mark", "side", "processor s", "wall s", "times", "step", "MB"]
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
     found = {}
@@ -131,24 +144,27 @@ LARGE = MUON | {"layers": 4, "heads": 8, "width": 256, "hidden": 704, "context":
                 "dropout": 0.2, "steps": 1500, "rate": 6e-3, "every": 100}
 
 
-def all_sides(options):
+def flags_of(options, every):
+    return settings({"training.log_every": every, "training.evaluate_every": every,
+                     "training.shown_evaluations": 0, "training.save_every": 0,
+                     "threads": options.threads, "seed": options.seed})
+
+
+def characters(options):
     data = options.data / "tinyshakespeare/input.txt"
     small, large = [1.92, 1.88], [1.70, 1.60, 1.50]
     config = HERE.parent / "examples/configs/tinyshakespeare.json"
 
     def own(marks, context, every, *flags):
-        measured = {"training.log_every": every, "training.evaluate_every": every,
-                    "training.shown_evaluations": 0, "training.save_every": 0,
-                    "evaluation.stride": context, "threads": options.threads, "seed": options.seed}
         command = [options.bin / "language_model", "train", "--data", data, *flags,
-                   *settings(measured)]
+                   *flags_of(options, every), f"--set=evaluation.stride={context}"]
         return marks, lambda mark: heed(command, mark)
 
     def torch(marks, recipe, compiled=False):
         recipe = recipe | {"data": str(data), "seed": options.seed}
         return marks, lambda mark: pytorch(recipe, options, mark, compiled)
 
-    return {
+    sides = {
         "heed, small": own(small, 64, 50, *settings(SMALL)),
         "heed, tinyshakespeare.json": own(large, 256, 100, "--config", config),
         "PyTorch, heed's small model, eager": torch(small, TORCH_SMALL),
@@ -157,21 +173,40 @@ def all_sides(options):
         "PyTorch, heed's model, eager": torch(large, LARGE),
         "PyTorch, heed's model, compiled": torch(large, LARGE, True),
     }
+    race({name: side for name, side in sides.items()
+          if any(part in name for part in options.sides)})
+
+
+def classification(options, name):
+    parts = compare_simple.parts_of(options.data / name, *compare_simple.SETS[name])
+    with tempfile.TemporaryDirectory() as folder:
+        files = compare_simple.write_parts(folder, parts, ("label", "text"))
+        rivals = {kind: rival(files, kind) for kind in ("words", "chars")}
+        best = min(rivals, key=lambda kind: rivals[kind][0][0]["value"])
+        marks = [round(rivals[best][0][0]["value"], 4)]
+        command = [options.bin / "classify", "train", "--data", files[0], "--valid", files[1],
+                   "--format=jsonl", *flags_of(options, 50)]
+        race({"heed, defaults": (marks, lambda mark: heed(
+                  command, mark, lambda evaluation: 1 - evaluation["accuracy"])),
+              f"TF-IDF of {best}, logistic regression": (marks, lambda mark: rivals[best])})
 
 
 def main():
     parser = peers.plain_parser(__doc__)
     parser.add_argument("--data", type=pathlib.Path, required=True,
                         help="folder of the sets, as they are distributed")
+    names = ["characters", "subj", "ag_news"]
+    parser.add_argument("--only", nargs="+", choices=names, default=names, help="these alone")
     parser.add_argument("--sides", nargs="+", default=[""],
-                        help="sides whose name has one of these texts (default: all)")
+                        help="of characters: sides whose name has one of these texts (default: all)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--bin", type=pathlib.Path, default=peers.BIN,
                         help="folder of heed's programs")
     options = parser.parse_args()
-    race({name: side for name, side in all_sides(options).items()
-          if any(part in name for part in options.sides)})
+    for name in options.only:
+        print(f"\n{name}\n", flush=True)
+        characters(options) if name == "characters" else classification(options, name)
 
 
 if __name__ == "__main__":

@@ -561,17 +561,15 @@ static bool vectors_pay() {
 
 #endif
 
+/// The kernel of a lower precision, if one is faster than f32 here.
+static std::optional<cpu::ProductKernel> faster_kernel(MatmulPrecision precision) {
+  if (precision == MatmulPrecision::high) return cpu::bf16_kernel(cpu::Bf16Kernel::split_tiles);
+  const std::optional<cpu::ProductKernel> tiles = cpu::bf16_kernel(cpu::Bf16Kernel::tiles);
+  return tiles || !cpu::vectors_pay() ? tiles : cpu::bf16_kernel(cpu::Bf16Kernel::vectors);
+}
+
 bool is_fast(MatmulPrecision precision) {
-  switch (precision) {
-    case MatmulPrecision::highest:
-      return true;
-    case MatmulPrecision::high:
-      return cpu::bf16_kernel(cpu::Bf16Kernel::split_tiles).has_value();
-    case MatmulPrecision::medium:
-      return cpu::bf16_kernel(cpu::Bf16Kernel::tiles).has_value() ||
-             (cpu::vectors_pay() && cpu::bf16_kernel(cpu::Bf16Kernel::vectors).has_value());
-  }
-  fail("there is no such precision");
+  return precision == MatmulPrecision::highest || faster_kernel(precision).has_value();
 }
 
 std::string matmul_instructions(MatmulPrecision precision) {
@@ -580,17 +578,7 @@ std::string matmul_instructions(MatmulPrecision precision) {
 }
 
 cpu::ProductKernel cpu::product_kernel() {
-  switch (WithMatmulPrecision::active()) {
-    case MatmulPrecision::highest:
-      return f32_kernel();
-    case MatmulPrecision::high:
-      return *bf16_kernel(Bf16Kernel::split_tiles);
-    case MatmulPrecision::medium: {
-      const std::optional<ProductKernel> tiles = bf16_kernel(Bf16Kernel::tiles);
-      return tiles ? *tiles : *bf16_kernel(Bf16Kernel::vectors);
-    }
-  }
-  fail("there is no such precision");
+  return WithMatmulPrecision::is_lower() ? *faster_kernel(WithMatmulPrecision::active()) : f32_kernel();
 }
 
 }  // namespace heed

@@ -74,7 +74,7 @@ struct MatmulPlan {
   /// Makes the plan. All extents must be positive, but k may be 0. With `may_pack`, the right
   /// operand of a single product can be packed once. `per_flop`: nanoseconds on one thread.
   MatmulPlan(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, bool may_pack,
-             double per_flop = 0.006);
+             double per_flop);
 
  private:
   void cut_matrix(std::int64_t slice);

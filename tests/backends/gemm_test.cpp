@@ -233,7 +233,8 @@ TEST_CASE(
     "products whose right operand is packed in slices, against f64, to the same bits with more threads") {
   const Tensor a = random_floats({700, 3000}, 1), b = random_floats({3000, 1600}, 2),
                bias = random_floats({1600}, 3);
-  REQUIRE(cpu::MatmulPlan(1, 700, 1600, 3000, true).slice_depth == 512);
+  REQUIRE(cpu::MatmulPlan(1, 700, 1600, 3000, true, cpu::f32_kernel().nanoseconds_per_flop).slice_depth ==
+          512);
   const Tensor expected = matmul(a.to(DType::f64), b.to(DType::f64)) + bias.to(DType::f64);
   Floats first;
   for (const int threads : {1, 2, 3, 8}) {

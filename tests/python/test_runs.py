@@ -8,6 +8,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import pickle
 import unittest
 
 import numpy as np
@@ -222,6 +223,12 @@ class Runs(Case):
         heed.square(w).sum().backward()
         heed.Optimizer("sgd", model).step(0.1)
         np.testing.assert_allclose(w.numpy(), 0.8 * before, rtol=1e-5, atol=1e-7)
+
+    def test_pickling_keeps_files_and_options(self):
+        run = heed.Run.open(self.path, weights="initial", settings={"prediction.batch_size": 3})
+        again = pickle.loads(pickle.dumps(run))
+        self.assertEqual(again.settings, run.settings)
+        np.testing.assert_array_equal(again.predict(["good"])[0].probability, run.predict(["good"])[0].probability)
 
     def test_what_is_refused(self):
         self.refuses(

@@ -701,11 +701,13 @@ class ScikitLearn(Folder):
         self.refuses((ValueError, "NaN", lambda: Regressor().fit(texts, [np.nan] * 60)),
                      (heed.Error, "not numbers", lambda: heed.train("classify", TEXTS, LABELS, settings=SMALL).predict(["a"]).numbers))
 
-    def test_pickling_leaves_progress_out(self):
-        model = Classifier(steps=2, settings=QUICK, on_progress=lambda record: None).fit(TEXTS, LABELS)
-        again = pickle.loads(pickle.dumps(model))
-        self.assertIsNone(again.on_progress)
-        np.testing.assert_array_equal(again.predict_proba(TEXTS), model.predict_proba(TEXTS))
+    def test_progress_survives_pickling(self):
+        for told in (lambda record: None, heed.ProgressLine(), [].append):
+            model = Classifier(steps=2, settings=QUICK, on_progress=told).fit(TEXTS, LABELS)
+            again = pickle.loads(pickle.dumps(model))
+            self.assertTrue(callable(again.on_progress))
+            again.fit(TEXTS, LABELS)
+            np.testing.assert_array_equal(again.predict_proba(TEXTS), model.predict_proba(TEXTS))
 
     def test_workers_share_the_processor(self):
         program = (

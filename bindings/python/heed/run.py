@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
+import io
 import json
 import operator
 import os
 import queue
+import shutil
 import tempfile
 import threading
 import warnings
 import zipfile
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import IO, Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -350,6 +353,7 @@ class Run(_Handle):
         super().__init__(handle)
         self.folder = ""  #: The folder of the run.
         self._temporary: Any = None
+        self._given: Dict[str, Any] = {}  # the options of open()
 
     @classmethod
     def open(
@@ -368,7 +372,7 @@ class Run(_Handle):
         if os.path.isfile(named):
             try:
                 with zipfile.ZipFile(named) as packed:
-                    files = ((name, packed.read(name)) for name in packed.namelist())
+                    files = ((name, packed.open(name)) for name in packed.namelist())
                     return cls._of_files(files, device=device, weights=weights, config=config, settings=settings, verify=verify)
             except zipfile.BadZipFile as error:
                 raise lib.Error(f"{named} is neither the folder of a run nor a file that Run.save() wrote: {error}") from None
@@ -379,23 +383,25 @@ class Run(_Handle):
         given["settings"] = list(_assignments(settings)) if isinstance(settings, Mapping) else list(settings or ()) or None
         run = cls(lib.result("heed_run_open", lib.encoded(named, "folder"), lib.settings_json(given)))
         run.folder = named
+        run._given = dict(device=device, weights=weights, config=config, settings=settings, verify=verify)
         return run
 
     @classmethod
-    def _of_files(cls, files: Iterable[Tuple[str, bytes]], **given: Any) -> "Run":
-        """Opens a run in a temporary folder, into which it writes these files."""
+    def _of_files(cls, files: Iterable[Tuple[str, IO[bytes]]], **given: Any) -> "Run":
+        """Opens a run in a temporary folder, into which it copies these files."""
         temporary = lib.temporary_folder()
         for name, content in files:
             if name != os.path.basename(name) or name in ("", ".", ".."):
                 raise lib.Error(f"{name!r} is no file of a run")
-            with open(os.path.join(temporary.name, name), "wb") as file:
-                file.write(content)
+            with content, open(os.path.join(temporary.name, name), "wb") as file:
+                shutil.copyfileobj(content, file)
         run = cls.open(temporary.name, **given)
         run._temporary = temporary
         return run
 
     def __reduce__(self) -> Any:
-        return Run._of_files, (list(self._files()),)
+        files = [(name, io.BytesIO(content)) for name, content in self._files()]
+        return functools.partial(Run._of_files, **self._given), (files,)
 
     def save(self, path: Path, *, overwrite: bool = False) -> None:
         """Writes the run to one zip file, completely or not at all. Run.open() reads it on any machine.
@@ -403,14 +409,12 @@ class Run(_Handle):
         It contains the files in the run's folder except the optimizer state, so the copy cannot be resumed, and no
         subfolders.
         """
-        if not self.folder:
-            raise lib.Error("the run has no folder whose files could be saved")
-        if not os.path.exists(os.path.join(self.folder, "run.json")):
+        if self.folder and not os.path.exists(os.path.join(self.folder, "run.json")):
             raise lib.Error(f"{self.folder} is a published model, which stays as it is; heed import makes a run of it")
         target = lib.path_of(path)
         if os.path.exists(target) and not overwrite:
             raise lib.Error(f"{target} exists; overwrite=True replaces it")
-        temporary = f"{target}.{os.getpid()}.{threading.get_ident()}"
+        temporary = os.path.join(os.path.dirname(target), f".heed-{os.getpid()}-{threading.get_ident()}")
         try:
             with zipfile.ZipFile(temporary, "x", zipfile.ZIP_STORED) as packed:
                 for name, content in self._files():
@@ -423,6 +427,8 @@ class Run(_Handle):
 
     def _files(self) -> Iterator[Tuple[str, bytes]]:
         """Yields the files of the folder except the optimizer state."""
+        if not self.folder:
+            raise lib.Error("the run has no folder whose files could be saved")
         for entry in sorted(os.scandir(self.folder), key=lambda entry: entry.name):
             if entry.is_file() and entry.name != "optimizer.safetensors":
                 with open(entry.path, "rb") as file:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import warnings
 from typing import Any, Callable, Dict, Mapping, Optional, Union
 
@@ -21,6 +22,11 @@ try:
     from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 except ImportError as error:
     raise ImportError("heed.sklearn needs scikit-learn: pip install scikit-learn") from error
+
+try:
+    import cloudpickle  # comes with joblib, without which there is no scikit-learn
+except ImportError:
+    from joblib.externals import cloudpickle  # before its version 1.6
 
 from . import _library as lib
 from ._library import Path
@@ -109,7 +115,11 @@ class _Estimator(_OfTexts):
         return {name: value for name, value in given.items() if value is not None}
 
     def __getstate__(self) -> Dict[str, Any]:
-        return dict(super().__getstate__(), on_progress=None)  # pickle takes neither lambdas nor a stream
+        """Pickle itself takes neither lambdas nor a stream."""
+        return dict(super().__getstate__(), on_progress=cloudpickle.dumps(self.on_progress))
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        super().__setstate__(dict(state, on_progress=pickle.loads(state["on_progress"])))
 
 
 class Classifier(ClassifierMixin, _Estimator):
@@ -127,8 +137,8 @@ class Classifier(ClassifierMixin, _Estimator):
     - ``on_progress``: as in ``heed.train``. Without it, ``verbose`` shows a progress line.
     - ``out``: the folder of the run, which must be new for each fit.
 
-    A fitted estimator has ``classes_`` and ``run_``, the trained run. Pickling it includes the run's files, but not
-    ``on_progress``.
+    A fitted estimator has ``classes_`` and ``run_``, the trained run. Pickling it includes the run's files and
+    ``on_progress``, even a lambda.
     """
 
     _task = "classify"

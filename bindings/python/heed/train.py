@@ -261,8 +261,10 @@ def _given(
     for name, value in others.items():
         if value is not None and name in given:
             raise TypeError(f"{name!r} is given twice: in settings, and as a keyword")
-    lib.result_text("heed_task_settings", lib.encoded(task, "task"), 1)  # whose error names the nearest task
-    kind = tasks()[task]
+    kinds = tasks()
+    if task not in kinds:
+        lib.result_text("heed_task_settings", lib.encoded(task, "task"), 1)  # its error names the nearest
+    kind = kinds[task]
     tables = dict(tables)
     names_of = column_names(kind, tables)
     learned: Any = None if not examples else examples[0] if len(examples) == 1 else examples
