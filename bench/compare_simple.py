@@ -12,12 +12,13 @@ JSON lines. Prints a Markdown table of the accuracy on the test. Needs scikit-le
     words     TF-IDF of words and pairs of words with logistic regression, on all training texts
               (C = 10, of pairs 1)
     chars     the same of 2 to 4 characters in a row within words
+    union     words and 2 to 5 characters at once, with logarithms of their counts (C = 5)
     overlap   pairs: logistic regression on seven counts of the words that both texts have; words
               and chars have these, too, and the texts u and v as [u; v; |u - v|; u * v]
     error     the standard error of an accuracy on so many test texts
     ahead     heed's mean less the best rival
-    seconds, MB   time and peak memory of heed (training and test, mean of the seeds) / of the best
-                  rival, one process each
+    seconds, MB   processor seconds and peak memory of heed (training and test, mean of the seeds) /
+                  of the best rival, one process each
 """
 
 import collections
@@ -31,7 +32,6 @@ import re
 import statistics
 import sys
 import tempfile
-import time
 
 import peers
 
@@ -163,6 +163,7 @@ def rival(kind, *files):
     from scipy.sparse import hstack
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_union
     from sklearn.preprocessing import StandardScaler
 
     train, test = ([tuple(json.loads(line).values()) for line in open(file, encoding="utf-8")]
@@ -176,10 +177,13 @@ def rival(kind, *files):
         scaler = StandardScaler().fit(features[0])
         features = [scaler.transform(part) for part in features]
     if kind != "overlap":
-        form = {"ngram_range": (1, 2), "token_pattern": r"\w+" if pairs else r"\S+"}
-        if kind == "chars":
-            form = {"ngram_range": (2, 4), "analyzer": "char_wb"}
-        vectors = TfidfVectorizer(**form).fit(texts)
+        sublinear = kind == "union"
+        words = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\w+" if pairs else r"\S+",
+                                sublinear_tf=sublinear)
+        chars = TfidfVectorizer(ngram_range=(2, 5 if sublinear else 4), analyzer="char_wb",
+                                sublinear_tf=sublinear)
+        kinds = {"words": [words], "chars": [chars], "union": [words, chars]}[kind]
+        vectors = make_union(*kinds).fit(texts)
         for place, part in enumerate((train, test)):
             u, *v = (vectors.transform(column) for column in list(zip(*part))[1:])
             if pairs:
@@ -187,7 +191,7 @@ def rival(kind, *files):
                 features[place] = hstack(columns).tocsr()
             else:
                 features[place] = u
-    model = LogisticRegression(C=1 if pairs else 10, max_iter=1000)
+    model = LogisticRegression(C=1 if pairs else 5 if kind == "union" else 10, max_iter=1000)
     model.fit(features[0], [row[0] for row in train])
     print(json.dumps({"accuracy": model.score(features[1], [row[0] for row in test])}))
 
@@ -196,12 +200,13 @@ def rival(kind, *files):
 
 
 def measured(*commands):
-    """The accuracy in per cent that the last command prints, seconds and peak memory in MB."""
-    start, peak = time.monotonic(), 0
+    """The accuracy in per cent that the last command prints, processor seconds and peak memory in MB."""
+    seconds = peak = 0
     for command in commands:
         answer, usage = peers.finished(command)
+        seconds += usage.ru_utime + usage.ru_stime
         peak = max(peak, usage.ru_maxrss / 1024)
-    return 100 * json.loads(answer.splitlines()[-1])["accuracy"], time.monotonic() - start, peak
+    return 100 * json.loads(answer.splitlines()[-1])["accuracy"], seconds, peak
 
 
 def compare(name, parts, options):
@@ -212,7 +217,7 @@ def compare(name, parts, options):
     with tempfile.TemporaryDirectory() as folder:
         files = write_parts(folder, parts, names)
         rivals = [measured([sys.executable, __file__, "--rival", kind, *files])
-                  for kind in ["words", "chars"] + ["overlap"] * pairs]
+                  for kind in ["words", "chars", "union"] + ["overlap"] * pairs]
         program = pathlib.Path(options.bin) / ("match" if pairs else "classify")
         runs = []
         for seed in range(1, options.seeds + 1):
@@ -225,7 +230,7 @@ def compare(name, parts, options):
     best, heed = max(rivals), statistics.mean(values)
     spread = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0
     error = 100 * math.sqrt(heed / 100 * (1 - heed / 100) / len(parts[1]))
-    others = [f"{other[0]:.1f}" for other in rivals] + [""] * (3 - len(rivals))
+    others = [f"{other[0]:.1f}" for other in rivals] + [""] * (4 - len(rivals))
     costs = [f"{statistics.mean(run[at] for run in runs):.0f} / {best[at]:.0f}" for at in (1, 2)]
     row = [name, *(str(len(part)) for part in parts), f"{heed:.1f} ± {spread:.1f}", *others,
            f"{error:.1f}", f"{heed - best[0]:+.1f}", *costs]
@@ -243,7 +248,7 @@ def main():
     cut = own.index("--") if "--" in own else len(own)
     options = parser.parse_args(own[:cut])
     options.flags = own[cut + 1 :]
-    columns = ["set", "train", "test", "heed", "words", "chars", "overlap", "error", "ahead",
+    columns = ["set", "train", "test", "heed", "words", "chars", "union", "overlap", "error", "ahead",
                "seconds", "MB"]
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
     for name in options.only:

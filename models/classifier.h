@@ -1,56 +1,15 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "heed/models/layers.h"
 #include "heed/models/loss.h"
 #include "heed/models/sequence_encoder.h"
+#include "heed/models/sparse_linear.h"
 
 namespace heed {
-
-/// A linear classifier over sparse features that complements a deep one (Cheng et al. 2016, arXiv
-/// 1606.07792, eq. 3). From few texts it learns which words and parts of words matter.
-///
-///   logits = scale sum_f value_f V[f]
-///
-/// V is the table "weight" [features, classes], initially 0. The scale acts as a larger learning
-/// rate for V: Adam's even steps then also reach the weights of rare features. For more than 16
-/// classes the table would outgrow the rest of the model, so V = U W with the parts "weight" U
-/// [features, 16] (0) and "output" W [16, classes].
-///
-/// The buffer "shares" [2] holds the weights of the deep and of the sparse logits in a prediction.
-/// Until fit_shares() sets them they are 0.25 and 1, or 0.5 each for a single output, a number.
-class SparseLinear : public Module {
- public:
-  SparseLinear(std::int64_t features, std::int64_t classes, Initialiser& initialiser);
-  /// Returns the logits [B, classes].
-  Tensor operator()(const SparseBatch& batch) const;
-  /// Sets the shares, at least 0, that minimize the cross entropy of held-out samples (stacking,
-  /// Wolpert 1992). They correct the deep logits, which are too large because the deep part
-  /// memorizes more of a small training set. `logits` holds the classes' deep logits and then their
-  /// sparse ones, for each sample; samples whose label is not a class are skipped. The initial
-  /// shares count as one sample, so few samples change them little.
-  void fit_shares(std::span<const std::vector<float>> logits, std::span<const std::int32_t> labels);
-  /// Sets the shares where a sample may have any number of classes. `labels` holds the classes of
-  /// each sample; the loss is that of ClassLogits::multilabel_loss().
-  void fit_shares(std::span<const std::vector<float>> logits,
-                  std::span<const std::vector<std::int32_t>> labels);
-  /// Sets the shares for a single output, a number, by least squares. `outputs` holds the deep and
-  /// the sparse output for each sample, in units in which the targets have a deviation near 1.
-  void fit_shares(std::span<const std::vector<float>> outputs, std::span<const float> targets);
-
-  Tensor weight, shares;
-
- private:
-  template <class Label>
-  void fit_to(std::span<const std::vector<float>> logits, std::span<const Label> labels);
-  void set_shares(const std::array<double, 2>& found);
-  std::unique_ptr<Linear> output_;  // null: the columns of the table are the classes
-};
 
 /// Class logits of a model with a deep and a sparse part. Each part learns from its own loss. With
 /// a loss of the sum alone, the table would fit the training texts before the encoder has learned
@@ -90,6 +49,10 @@ class EncoderClassifier : public SequenceEncoder {
  public:
   explicit EncoderClassifier(const TransformerConfig& config);
 
+  /// Logits [B, classes] of the encoder alone.
+  Tensor deep_logits(const PaddedTokens& tokens, Context& context) {
+    return output_(pooled(hidden(tokens, context), tokens.mask));
+  }
   /// Class logits of tokens i32 [B, N]. With `sparse_features` set, `sparse` holds the features of
   /// the same texts.
   ClassLogits part_logits(const PaddedTokens& tokens, Context& context, const SparseBatch& sparse = {});

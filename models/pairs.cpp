@@ -45,8 +45,7 @@ PairMatcher::PairMatcher(const TransformerConfig& config, bool joint, Initialise
   add_module("compare", compare_);
   add_module("output", output_);
   if (config.sparse_features == 0) return;
-  sparse_ = std::make_unique<Part<SparseLinear>>(*this, "sparse", config.sparse_features, config.classes,
-                                                 initialiser);
+  sparse_ = std::make_unique<Part<SparseLinear>>(*this, "sparse", config.sparse_features, config.classes);
 }
 
 PairBatch PairMatcher::batch(std::span<const TokenPair> pairs) const {
@@ -78,7 +77,7 @@ PairBatch PairMatcher::batch(std::span<const TokenPair> pairs) const {
           pad_tokens(in[0], device()).ids, pad_tokens(in[1], device()).ids};
 }
 
-ClassLogits PairMatcher::part_logits(const PairBatch& batch, Context& context, const SparseBatch& sparse) {
+Tensor PairMatcher::deep_logits(const PairBatch& batch, Context& context) {
   Tensor added = matches_(batch.matches);
   if (joint_ && !has_types_) added = added + segments_(batch.segments);
   PaddedTokens tokens = batch.tokens;
@@ -94,7 +93,7 @@ ClassLogits PairMatcher::part_logits(const PairBatch& batch, Context& context, c
     v = slice(both, 0, both.size(0) / 2, both.size(0));
   }
   const Tensor compared = relu(compare_(concat({u, v, abs(u - v), u * v}, -1)));
-  return class_logits(output_(maybe_dropout(compared, config().dropout, context)), sparse_.get(), sparse);
+  return output_(maybe_dropout(compared, config().dropout, context));
 }
 
 SentenceEncoder::SentenceEncoder(const TransformerConfig& config)

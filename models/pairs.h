@@ -51,9 +51,13 @@ class PairMatcher : public SequenceEncoder {
 
   /// Makes the batch that this model reads. Throws an Error when there are no pairs.
   PairBatch batch(std::span<const TokenPair> pairs) const;
+  /// Returns the logits [B, classes] of the encoder alone.
+  Tensor deep_logits(const PairBatch& batch, Context& context);
   /// Returns class logits. With `sparse_features` set, `sparse` holds the features of the same
   /// pairs.
-  ClassLogits part_logits(const PairBatch& batch, Context& context, const SparseBatch& sparse = {});
+  ClassLogits part_logits(const PairBatch& batch, Context& context, const SparseBatch& sparse = {}) {
+    return class_logits(deep_logits(batch, context), sparse_.get(), sparse);
+  }
   /// Returns the logits of both parts together, [B, classes].
   Tensor logits(const PairBatch& batch, Context& context, const SparseBatch& sparse = {}) {
     return part_logits(batch, context, sparse).together();

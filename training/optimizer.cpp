@@ -126,7 +126,7 @@ bool lies_in(std::string_view parameter, std::string_view part) {
 
 void check_part(Module& model, std::string_view part, std::string_view wanted) {
   std::vector<std::string> known;
-  for (const NamedTensor& each : model.parameters()) {
+  for (const NamedTensor& each : model.state()) {
     if (lies_in(each.name, part)) return;
     const std::string its_part = each.name.substr(0, each.name.find('.'));
     if (std::ranges::count(known, its_part) == 0) known.push_back(its_part);

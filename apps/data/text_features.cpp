@@ -8,6 +8,7 @@
 #include "heed/base/digest.h"
 #include "heed/base/error.h"
 #include "heed/base/unicode.h"
+#include "heed/models/sparse_linear.h"
 #include "heed/text/pre_tokenizers.h"
 
 namespace heed {
@@ -47,8 +48,9 @@ void add_runs(std::string_view word, Hashes& found) {
 
 /// The hashes of a text's features, with repetition.
 struct Found {
-  Hashes words;  // in lower case
-  Hashes all;    // these and the others
+  Hashes words;       // in lower case
+  Hashes with_pairs;  // these, pairs of them, and words with capitals
+  Hashes runs;
 };
 
 Found features_in(std::string_view text) {
@@ -56,30 +58,25 @@ Found features_in(std::string_view text) {
   for (const std::string_view word : split_at_punctuation(unicode::beginning(text, bytes_read))) {
     const std::string lower = unicode::lower_case(word, unicode::FinalSigma::medial);
     const std::uint64_t hash = hash_word(lower);
-    found.all.push_back(hash);
-    if (!found.words.empty()) found.all.push_back(mixed(found.words.back() ^ (hash << 1)));
+    found.with_pairs.push_back(hash);
+    if (!found.words.empty()) found.with_pairs.push_back(mixed(found.words.back() ^ (hash << 1)));
     found.words.push_back(hash);
-    if (lower != word) found.all.push_back(mixed(hash_word(word)));
-    add_runs(lower, found.all);
+    if (lower != word) found.with_pairs.push_back(mixed(hash_word(word)));
+    add_runs(lower, found.runs);
   }
   return found;
 }
 
-/// Returns distinct ids with their counts.
-TextFeatures counted(Hashes hashes, std::int64_t count) {
-  check(count > 0, "hashed features need at least one row, got ", count);
-  for (std::uint64_t& hash : hashes) hash %= static_cast<std::uint64_t>(count);
+/// Adds distinct ids from `begin` to `end` with their counts.
+void add_counted(Hashes hashes, std::int64_t begin, std::int64_t end, TextFeatures& features) {
+  if (begin == end) return;
+  for (std::uint64_t& hash : hashes) hash %= static_cast<std::uint64_t>(end - begin);
   std::ranges::sort(hashes);
-  TextFeatures features;
-  for (std::size_t i = 0, end = 0; i < hashes.size(); i = end) {
-    while (end < hashes.size() && hashes[end] == hashes[i]) ++end;
-    features.ids.push_back(static_cast<std::int32_t>(hashes[i]));
-    features.values.push_back(1 + std::log(static_cast<float>(end - i)));
+  for (std::size_t i = 0, next = 0; i < hashes.size(); i = next) {
+    while (next < hashes.size() && hashes[next] == hashes[i]) ++next;
+    features.ids.push_back(static_cast<std::int32_t>(begin + static_cast<std::int64_t>(hashes[i])));
+    features.values.push_back(1 + std::log(static_cast<float>(next - i)));
   }
-  float squares = 0;
-  for (const float value : features.values) squares += value * value;
-  for (float& value : features.values) value /= std::sqrt(squares);
-  return features;
 }
 
 /// Returns each hash once, in order.
@@ -96,14 +93,30 @@ Hashes common(const Hashes& some, const Hashes& others) {
 }
 
 /// Adds a number as two features: linear interpolation between the whole numbers around it.
-void add_number(TextFeatures& features, std::uint64_t kind, double number, std::int64_t count) {
+void add_number(TextFeatures& features, std::uint64_t kind, double number, std::int64_t begin,
+                std::int64_t end) {
+  if (begin == end) return;
   const double below = std::floor(number);
   for (const auto& [knot, value] :
        {std::pair(below, below + 1 - number), std::pair(below + 1, number - below)}) {
-    const std::uint64_t hash = mixed((kind << 8) + static_cast<std::uint64_t>(knot));
-    features.ids.push_back(static_cast<std::int32_t>(hash % static_cast<std::uint64_t>(count)));
-    features.values.push_back(static_cast<float>(value));
+    const auto id = begin + static_cast<std::int64_t>(kind) * 10 +
+                    std::min(static_cast<std::int64_t>(knot), std::int64_t{9});
+    if (value == 0) continue;
+    if (id < end) {
+      if (!features.ids.empty() && features.ids.back() == id)
+        features.values.back() += static_cast<float>(value);
+      else {
+        features.ids.push_back(static_cast<std::int32_t>(id));
+        features.values.push_back(static_cast<float>(value));
+      }
+    }
   }
+}
+
+/// Adds the feature that every text has.
+void add_constant(TextFeatures& features, std::int64_t count) {
+  features.ids.push_back(static_cast<std::int32_t>(count - 1));
+  features.values.push_back(1);
 }
 
 /// Returns the share `part` / `whole` in quarters.
@@ -114,31 +127,44 @@ double quarters(std::size_t part, std::size_t whole) {
 }  // namespace
 
 TextFeatures text_features(std::string_view text, std::int64_t count) {
-  return counted(features_in(text).all, count);
+  check(count > 0, "hashed features need at least one row, got ", count);
+  Found found = features_in(text);
+  const auto ends = SparseLinear::group_ends(count);
+  TextFeatures features;
+  add_counted(std::move(found.with_pairs), 0, ends[0], features);
+  add_counted(std::move(found.runs), ends[0], ends[1], features);
+  add_constant(features, count);
+  return features;
 }
 
 TextFeatures pair_features(std::string_view first, std::string_view second, std::int64_t count) {
   enum : std::uint64_t { in_first = 1, in_second, in_both };
+  const auto ends = SparseLinear::group_ends(count);
   const Found of_first = features_in(first), of_second = features_in(second);
-  const Hashes a = distinct(of_first.all), b = distinct(of_second.all), both = common(a, b);
-  Hashes all;
-  for (const Hashes* one : {&a, &b})
-    for (const std::uint64_t hash : *one)
-      if (!std::ranges::binary_search(both, hash))
-        all.push_back(mixed(hash ^ (one == &a ? in_first : in_second)));
-  for (const std::uint64_t hash : both) all.push_back(mixed(hash ^ in_both));
-  TextFeatures features = counted(std::move(all), count);
+  TextFeatures features;
+  std::vector<double> numbers;
+  for (const auto kind : {&Found::with_pairs, &Found::runs}) {
+    const Hashes a = distinct(of_first.*kind), b = distinct(of_second.*kind), both = common(a, b);
+    Hashes all;
+    for (const Hashes* one : {&a, &b})
+      for (const std::uint64_t hash : *one)
+        if (!std::ranges::binary_search(both, hash))
+          all.push_back(mixed(hash ^ (one == &a ? in_first : in_second)));
+    for (const std::uint64_t hash : both) all.push_back(mixed(hash ^ in_both));
+    const bool runs = kind == &Found::runs;
+    add_counted(std::move(all), runs ? ends[0] : 0, runs ? ends[1] : ends[0], features);
+    if (runs) numbers = {quarters(both.size(), a.size()), quarters(both.size(), b.size())};
+  }
   const Hashes words = distinct(of_first.words), others = distinct(of_second.words);
   const std::size_t in_common = common(words, others).size();
   const auto difference =
       static_cast<double>(std::max(words.size(), others.size()) - std::min(words.size(), others.size()));
-  const double numbers[] = {quarters(in_common, words.size()),
-                            quarters(in_common, others.size()),
-                            quarters(both.size(), a.size()),
-                            quarters(both.size(), b.size()),
-                            std::log2(1 + static_cast<double>(in_common)),
-                            std::log2(1 + difference)};
-  for (std::uint64_t kind = 0; const double number : numbers) add_number(features, ++kind, number, count);
+  for (const double number : {quarters(in_common, words.size()), quarters(in_common, others.size()),
+                              std::log2(1 + static_cast<double>(in_common)), std::log2(1 + difference)})
+    numbers.push_back(number);
+  for (std::uint64_t kind = 0; const double number : numbers)
+    add_number(features, kind++, number, ends[1], ends[2] - 1);
+  add_constant(features, count);
   return features;
 }
 

@@ -104,6 +104,15 @@ class ClassHead {
   Tensor outputs(const ClassLogits& logits) const { return logits.together(); }
   virtual Tensor scores(const ClassLogits& logits) const { return logits.log_probabilities(); }
   /// Fits the weights that combine a model's two parts to samples, given their logits.
+  static constexpr OutputKind output_kind = OutputKind::classes;
+  /// Returns the targets of SparseLinear::fit().
+  std::vector<float> sparse_targets(const std::vector<ClassSet>& targets) const {
+    const auto classes = static_cast<std::size_t>(size());
+    std::vector<float> matrix(targets.size() * classes);
+    for (std::size_t i = 0; i < targets.size(); ++i)
+      for (const std::int32_t one : targets[i]) matrix[i * classes + static_cast<std::size_t>(one)] = 1;
+    return matrix;
+  }
   virtual void fit_shares(SparseLinear& sparse, const std::vector<Output>& logits,
                           const std::vector<ClassSet>& targets) const {
     sparse.fit_shares(logits, single_classes(targets));
@@ -164,6 +173,7 @@ class ClassHead {
 class ClassSetHead : public ClassHead {
  public:
   using ClassHead::ClassHead;
+  static constexpr OutputKind output_kind = OutputKind::decisions;
 
   static void check_training(const Settings& settings) {
     if (settings.read<ClassSettings>("training").weights != ClassSettings::Weights::equal)

@@ -136,8 +136,8 @@ class ImageInput {
   Lengths lengths(const std::vector<Item>& items, const Model& model) const {
     return {std::vector(items.size(), static_cast<std::int32_t>(model.config().max_length)), {}};
   }
-  ClassLogits logits(Model& model, const std::vector<Item>& items, Context& context) const {
-    return model.part_logits(pad_tokens(items, model.device()), context);
+  Tensor deep_logits(Model& model, const std::vector<Item>& items, Context& context) const {
+    return model.deep_logits(pad_tokens(items, model.device()), context);
   }
   void show(CaptureFile& file, const std::string& name, const Capture& capture, const Item& /*item*/) const {
     file.add(name, capture);

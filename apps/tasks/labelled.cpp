@@ -173,6 +173,43 @@ std::vector<std::size_t> sampled_rows(const LabelledText& text, std::int64_t mos
   return rows;
 }
 
+void add_parts(Measurement& whole, const Measurement& encoder, const Measurement& linear) {
+  using Json = nlohmann::ordered_json;
+  const std::string name = whole.metrics.front().name;
+  Json json = Json::parse(whole.json);
+  json["encoder_" + name] = Json::parse(encoder.json).at(name);
+  json["linear_" + name] = Json::parse(linear.json).at(name);
+  whole.json = json.dump();
+}
+
+std::vector<std::size_t> rows_for_linear(const LabelledText& text, std::int64_t outputs) {
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < text.size(); ++i)
+    bytes += text.texts[i].size() + (text.seconds.empty() ? 0 : text.seconds[i].size());
+  const auto count = static_cast<double>(text.size());
+  const double most = std::min(count * std::min(1., 0x1p24 / static_cast<double>(bytes + 1)),
+                               0x1p23 / static_cast<double>(outputs));
+  const Batch rows = spread_over(text.size(), std::max<std::int64_t>(1, std::llround(most)));
+  return {rows.begin(), rows.end()};
+}
+
+std::string linear_remark(const SparseLinear::Fit& fit, std::int64_t count, std::size_t all) {
+  return concat_text(
+      "the linear part learned ",
+      count < static_cast<std::int64_t>(all) ? concat_text("from ", count, " of ", all, " examples, ") : "",
+      "with C = ", fit.strength, fit.uses_ratios ? " and count ratios" : "",
+      formatted("; its loss on examples left out is %.3g", fit.loss));
+}
+
+std::vector<std::int32_t> groups_to_leave_out(const LabelledText& text) {
+  std::unordered_map<std::string_view, std::int32_t> group_of;
+  std::vector<std::int32_t> groups;
+  for (std::size_t i = 0; i < text.size(); ++i)
+    groups.push_back(group_of.emplace(text.texts[i], std::ssize(group_of)).first->second);
+  if (group_of.size() < 20) std::iota(groups.begin(), groups.end(), 0);
+  return groups;
+}
+
 ClassLogits split_logits(const std::vector<Output>& side_by_side, const SparseLinear& sparse) {
   std::vector<float> all;
   for (const Output& row : side_by_side) all.insert(all.end(), row.begin(), row.end());

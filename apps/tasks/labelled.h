@@ -9,6 +9,7 @@
 #include "heed/apps/tasks/examples.h"
 #include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/autograd.h"
+#include "heed/core/thread_pool.h"
 #include "heed/models/classifier.h"
 
 // Tasks that learn labels of texts, of pairs of texts or of images. Such a task names an input, which reads
@@ -107,8 +108,8 @@ inline constexpr ExampleColumn weight_of_example = {
 /// Defaults for a few thousand labelled texts, which a model soon memorises. They use whole words,
 /// with words seen once as `<unk>`; embeddings that start near 0, so that rare words stay there;
 /// norms with an epsilon that keeps small vectors small; heavy word dropout; a local layer instead
-/// of positions; sparse features of words and word parts, which contribute most of the answer; and
-/// averaged weights. There is one evaluation, at the end: the final average is better than the
+/// of positions; a linear model of words and parts of words beside the encoder; and averaged
+/// weights. There is one evaluation, at the end: the final average is better than the
 /// weights that a few hundred held-out texts would select earlier.
 inline constexpr const char* for_labelled_texts = R"({
   "tokenizer": {"kind": "auto", "vocabulary": 30000},
@@ -162,24 +163,23 @@ std::vector<float> example_weights(const LabelledText& text, std::span<const std
 /// Returns the rows for an evaluation of at most `most` rows (0: all): evenly spread, whole groups
 /// (group_by_first_text()), and at least one group.
 std::vector<std::size_t> sampled_rows(const LabelledText& text, std::int64_t most);
+/// Adds the first metric of each part of the model alone to the JSON of a measurement: "encoder_accuracy" and
+/// "linear_accuracy".
+void add_parts(Measurement& whole, const Measurement& encoder, const Measurement& linear);
 /// Returns the logits of both parts of a model, given those of each example (ClassLogits::side_by_side).
 ClassLogits split_logits(const std::vector<Output>& side_by_side, const SparseLinear& sparse);
+/// Returns the rows from which a linear part learns, evenly spread: at most 16 MiB of text and 2^23 outputs.
+std::vector<std::size_t> rows_for_linear(const LabelledText& text, std::int64_t outputs);
+/// Describes what a linear part learned from `count` of `all` texts.
+std::string linear_remark(const SparseLinear::Fit& fit, std::int64_t count, std::size_t all);
+/// Returns a group for each text: the same for the same text, or pairs with the same first text, unless there
+/// are fewer than 20 groups.
+std::vector<std::int32_t> groups_to_leave_out(const LabelledText& text);
 /// Returns the sparse vectors of a batch in the form that a model reads.
 SparseBatch sparse_batch(const std::vector<TextFeatures>& features, Device device);
 
 // --- inputs. Each reads files, makes items and batches of them, and makes the model that reads these. An
 // item's texts must outlive it.
-
-/// Returns the sparse vectors make_features(item, count) of all items; empty for a model without them.
-template <class Item, class MakeFeatures>
-SparseBatch sparse_features(const std::vector<Item>& items, const SequenceEncoder& model,
-                            const MakeFeatures& make_features) {
-  const std::int64_t count = model.config().sparse_features;
-  if (count == 0) return {};
-  std::vector<TextFeatures> features;
-  for (const Item& item : items) features.push_back(make_features(item, count));
-  return sparse_batch(features, model.device());
-}
 
 template <class Item>
 auto item_tokens(const std::vector<Item>& items) {
@@ -245,12 +245,11 @@ class SingleTextInput : public TokenizedInput<BoundedTokenizer> {
     for (const Item& item : items) lengths[0].push_back(static_cast<std::int32_t>(item.tokens.size()));
     return lengths;
   }
-  ClassLogits logits(Model& model, const std::vector<Item>& items, Context& context) const {
-    const auto features = [](const Item& item, std::int64_t count) {
-      return text_features(item.text, count);
-    };
-    return model.part_logits(pad_tokens(item_tokens(items), model.device()), context,
-                             sparse_features(items, model, features));
+  Tensor deep_logits(Model& model, const std::vector<Item>& items, Context& context) const {
+    return model.deep_logits(pad_tokens(item_tokens(items), model.device()), context);
+  }
+  static TextFeatures features(const Item& item, std::int64_t count) {
+    return text_features(item.text, count);
   }
   void show(CaptureFile& file, const std::string& name, const Capture& capture, const Item& item) const {
     add_pass(file, name, capture, {item.tokens}, tokenizer_->tokenizer());
@@ -285,13 +284,26 @@ class LabelledTask final : public Task, public HasOutputs {
     remark(steps_remark(settings_, batches(0)));
   }
 
+  void solve() override {
+    SparseLinear* const sparse = model_as<Model>().sparse();
+    if (!sparse || std::ranges::count(split_at_commas(training().freeze), "sparse") > 0) return;
+    const std::vector<std::size_t> rows = rows_for_linear(parts_.train, sparse->weight.size(1));
+    const Examples learned = picked(train_, Batch(rows.begin(), rows.end()));
+    SparseSamples samples{.kind = Head::output_kind};
+    for (const TextFeatures& features : make_features(learned.inputs))
+      samples.add(features.ids, features.values);
+    samples.targets = head_.sparse_targets(learned.targets);
+    if (!weights_.empty()) samples.weights = pick(weights_, Batch(rows.begin(), rows.end()));
+    samples.groups = groups_to_leave_out(parts_.train.picked(rows));
+    remark(linear_remark(sparse->fit(samples), samples.size(), train_.inputs.size()));
+  }
+
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
     const Batch& rows = batches_.at(epoch, batch);
-    const ClassLogits found = logits(pick(train_.inputs, rows), context);
-    const Tensor weights = weights_.empty()
-                               ? Tensor()
-                               : Tensor::from(pick(weights_, rows), {std::ssize(rows)}, found.deep.device());
-    return head_.loss(found, pick(train_.targets, rows), weights, label_smoothing_);
+    const Tensor deep = input_.deep_logits(model_as<Model>(), pick(train_.inputs, rows), context);
+    const Tensor weights =
+        weights_.empty() ? Tensor() : Tensor::from(pick(weights_, rows), {std::ssize(rows)}, deep.device());
+    return head_.loss({deep}, pick(train_.targets, rows), weights, label_smoothing_);
   }
 
   Evaluation evaluate() override {
@@ -348,7 +360,10 @@ class LabelledTask final : public Task, public HasOutputs {
   }
 
   std::unique_ptr<Module> make_model() override {
-    return input_.make_model(encoder_config(input_.vocabulary(), head_.size()), trained(), batch_tokens());
+    std::unique_ptr<Module> model =
+        input_.make_model(encoder_config(input_.vocabulary(), head_.size()), trained(), batch_tokens());
+    if (SparseLinear* const sparse = static_cast<Model&>(*model).sparse()) sparse->freeze();  // solve()
+    return model;
   }
 
   Measurement measured(const MeasureSource& source) override {
@@ -358,7 +373,16 @@ class LabelledTask final : public Task, public HasOutputs {
     return measured_data(parts_, source, read, [&](const LabelledText& text) {
       remark(head_.remark_on(text, unit_));
       const Examples examples = make_examples(text);
-      return head_.measurement(scores(examples.inputs), examples.targets, text);
+      if (!model_as<Model>().sparse())
+        return head_.measurement(scores(examples.inputs), examples.targets, text);
+      const std::vector<Output> parts = side_by_side(examples.inputs);
+      const auto measured_by = [&](const auto& pick) {
+        return head_.measurement(scores_of_parts(parts, pick), examples.targets, text);
+      };
+      Measurement found = measured_by([](const ClassLogits& both) { return both; });
+      add_parts(found, measured_by([](const ClassLogits& both) { return ClassLogits{both.deep}; }),
+                measured_by([](const ClassLogits& both) { return ClassLogits{both.sparse}; }));
+      return found;
     });
   }
 
@@ -387,7 +411,23 @@ class LabelledTask final : public Task, public HasOutputs {
   }
 
   ClassLogits logits(const Items& items, Context& context) {
-    return input_.logits(model_as<Model>(), items, context);
+    Model& model = model_as<Model>();
+    const Tensor deep = input_.deep_logits(model, items, context);
+    if (!model.sparse()) return {deep};
+    return class_logits(deep, model.sparse(), sparse_batch(make_features(items), model.device()));
+  }
+
+  /// Returns the sparse vectors of items; empty for images.
+  std::vector<TextFeatures> make_features(const Items& items) {
+    std::vector<TextFeatures> features(items.size());
+    if constexpr (requires { Input::features; }) {
+      const std::int64_t count = model_as<Model>().sparse()->weight.size(0);
+      parallel_for(std::ssize(items), [&](std::int64_t i) {
+        const auto place = static_cast<std::size_t>(i);
+        features[place] = Input::features(items[place], count);
+      });
+    }
+    return features;
   }
 
   /// Returns make(logits) for each item.
@@ -405,12 +445,21 @@ class LabelledTask final : public Task, public HasOutputs {
   std::vector<Output> fitted_scores(const Examples& examples) {
     SparseLinear* const sparse = model_as<Model>().sparse();
     if (!sparse) return scores(examples.inputs);
-    const std::vector<Output> parts =
-        outputs(examples.inputs, [](const ClassLogits& logits) { return logits.side_by_side(); });
+    const std::vector<Output> parts = side_by_side(examples.inputs);
     head_.fit_shares(*sparse, parts, examples.targets);
+    return scores_of_parts(parts, [](const ClassLogits& both) { return both; });
+  }
+
+  std::vector<Output> side_by_side(const Items& items) {
+    return outputs(items, [](const ClassLogits& logits) { return logits.side_by_side(); });
+  }
+
+  /// Returns the scores of pick(logits), given the logits of both parts.
+  template <class Pick>
+  std::vector<Output> scores_of_parts(const std::vector<Output>& parts, const Pick& pick) {
     return outputs_of(*this, parts, {std::vector(parts.size(), 1), {}}, batch_size_,
                       [&](const std::vector<Output>& batch, Context& /*context*/) {
-                        return head_.scores(split_logits(batch, *sparse));
+                        return head_.scores(pick(split_logits(batch, *model_as<Model>().sparse())));
                       });
   }
 

@@ -121,12 +121,11 @@ class TextPairInput : public TokenizedInput<PairTokenizer> {
     }
     return lengths;
   }
-  ClassLogits logits(Model& model, const std::vector<Item>& items, Context& context) const {
-    const auto features = [](const Item& pair, std::int64_t count) {
-      return pair_features(pair.first, pair.second, count);
-    };
-    return model.part_logits(model.batch(item_tokens(items)), context,
-                             sparse_features(items, model, features));
+  Tensor deep_logits(Model& model, const std::vector<Item>& items, Context& context) const {
+    return model.deep_logits(model.batch(item_tokens(items)), context);
+  }
+  static TextFeatures features(const Item& pair, std::int64_t count) {
+    return pair_features(pair.first, pair.second, count);
   }
   void show(CaptureFile& file, const std::string& name, const Capture& capture, const Item& item) const {
     std::vector<Tokens> rows = {item.tokens.first.tokens, item.tokens.second.tokens};

@@ -174,6 +174,8 @@ class NumberHead {
     return (found.device() == Device() ? cast(found, DType::f64) : found) * scale_.deviation + scale_.mean;
   }
   Tensor scores(const ClassLogits& logits) const { return logits.together(); }
+  static constexpr OutputKind output_kind = OutputKind::numbers;
+  std::vector<float> sparse_targets(const std::vector<double>& targets) const { return scaled(targets); }
   void fit_shares(SparseLinear& sparse, const std::vector<Output>& parts,
                   const std::vector<double>& targets) const {
     sparse.fit_shares(parts, scaled(targets));

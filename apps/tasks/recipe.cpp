@@ -315,11 +315,7 @@ void check_cost(Module& model, const TransformerConfig& config, std::int64_t bat
   throw SettingsError(concat_text(
       "model: ", model.parameter_count(), " parameters take ", gigabytes(weights),
       trains ? " with gradients and moments" : "", " (the largest, ", largest.name, ' ',
-      largest.tensor->shape(),
-      config.sparse_features > 0 && largest.tensor->size(0) == config.sparse_features
-          ? " of model.sparse_features, "
-          : ", ",
-      gigabytes(cost(largest.tensor->count())), ")",
+      largest.tensor->shape(), ", ", gigabytes(cost(largest.tensor->count())), ")",
       trains ? concat_text(", and a batch of ", batch_tokens, " tokens at least ", gigabytes(step)) : "",
       ", but this ", is_limited ? "process may use " : "machine has ", gigabytes(most),
       trains ? ": choose a smaller model or training.batch_tokens" : ""));

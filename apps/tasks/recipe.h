@@ -261,8 +261,8 @@ void check_start(const Settings& settings);
 /// TransformerConfig; sparse_features keeps the default of this task. An encoder can take the
 /// layers of a decoder and vice versa. Throws between models of one stack and of two stacks.
 void apply_model_settings(Settings& settings, const std::string& run);
-/// Returns the parts in training.ignore. "output" includes "sparse", because sparse features
-/// contribute to the output.
+/// Returns the parts in training.ignore, and "sparse" (SparseLinear) unless it is frozen: it is solved
+/// for anew.
 std::vector<std::string> reinitialized_parts(const Settings& settings);
 /// The origin of a model's initial weights.
 struct Start {
@@ -277,7 +277,7 @@ struct Start {
 /// From another run it takes the weights: the best ones if the run was evaluated, with LoRA merged,
 /// and as many learned positions as the model has. Every weight must match by name and shape,
 /// except in the parts of training.ignore; an encoder may take the layers of a decoder. "output"
-/// and "sparse" (SparseLinear) are only taken from runs of the same task with the same classes, and
+/// and a frozen "sparse" are only taken from runs of the same task with the same classes, and
 /// vectors of categories and news items only from runs that number them alike. Otherwise a
 /// SettingsError lists the mismatches, the settings by which the models differ, and the parts to
 /// ignore.

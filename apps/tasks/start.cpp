@@ -146,8 +146,12 @@ Match match_weights(const std::map<std::string, Tensor>& model, const std::map<s
   Match match;
   std::set<std::string> met;
   for (const auto& [name, own] : model) {
-    if (lies_in_any(ignored, name) || name.ends_with(".lora_a") || name.ends_with(".lora_b")) continue;
+    if (name.ends_with(".lora_a") || name.ends_with(".lora_b")) continue;
     const auto found = saved.find(name_there(name, saved));
+    if (lies_in_any(ignored, name)) {
+      if (found != saved.end()) met.insert(found->first);
+      continue;
+    }
     if (found == saved.end()) {
       match.faults[name] = "not there";
       continue;
@@ -185,7 +189,8 @@ void take_weights(Task& task, const TrainingSettings& training, Start& start) {
   const RunFiles& files = *opened;
   const RunFiles::Weights saved = read_weights(files);
   const std::vector<std::string> ignored = reinitialized_parts(task.settings());
-  for (const std::string& part : ignored) check_part(task.model(), part, "to start afresh (training.ignore)");
+  for (const std::string& part : split_at_commas(training.ignore))
+    check_part(task.model(), part, "to start afresh (training.ignore)");
   const std::map<std::string, Tensor> own = model_state(task.model());
   const Match match = match_weights(own, saved.tensors, ignored, foreign_parts(task, files));
   const std::vector<std::string> others = differences(task.settings(), files);
@@ -269,10 +274,11 @@ void check_start(const Settings& settings) {
 }
 
 std::vector<std::string> reinitialized_parts(const Settings& settings) {
-  std::vector<std::string> parts = split_at_commas(settings.read<TrainingSettings>("training").ignore);
-  if (settings.read<ModelSizes>("model").sparse_features > 0 && std::ranges::count(parts, "output") > 0 &&
-      std::ranges::count(parts, "sparse") == 0)
-    parts.emplace_back("sparse");
+  const auto training = settings.read<TrainingSettings>("training");
+  std::vector<std::string> parts = split_at_commas(training.ignore);
+  const bool solves = settings.read<ModelSizes>("model").sparse_features > 0 &&
+                      std::ranges::count(split_at_commas(training.freeze), "sparse") == 0;
+  if (solves && std::ranges::count(parts, "sparse") == 0) parts.emplace_back("sparse");
   return parts;
 }
 

@@ -234,6 +234,9 @@ class Task : public Objective {
   void build(Device device);
   /// Converts the data to batches.
   virtual void prepare_training() = 0;
+  /// Computes the weights that are solved for instead of trained, after prepare_training(), unless
+  /// training resumes from a checkpoint.
+  virtual void solve() {}
   /// The number of batches in the plan; tasks with another entry of plan override it.
   std::int64_t batches(std::int64_t epoch) override { return batches_.count(epoch); }
 

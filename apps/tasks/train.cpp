@@ -54,7 +54,7 @@ void scale_fine_tuning_rate(Settings& settings) {
   const std::vector<std::string> frozen = split_at_commas(settings.read<TrainingSettings>("training").freeze);
   std::string rates;
   for (const std::string& part : reinitialized_parts(settings))
-    if (std::ranges::count(frozen, part) == 0)
+    if (part != "sparse" && std::ranges::count(frozen, part) == 0)
       rates += concat_text(rates.empty() ? "" : ",", part, '=', usual / small);
   settings.set_default(name, Json(small).dump());
   settings.set_default("training.part_rates", Json(rates).dump());
@@ -369,6 +369,7 @@ class Training {
     if (is_first_ && !before_) start_ = initialize_weights(*task_);
     if (before_ && !before_->has_checkpoint()) start_ = restore_start(*task_, *before_);
     task_->prepare_training();
+    if (!before_ || !before_->has_checkpoint()) task_->solve();
     say(task_->take_remarks());
     say(start_.remarks);
     say({concat_text(task_->model().parameter_count(), " parameters")});

@@ -328,14 +328,6 @@ OpCase small_data_case() {
   return loss_case("encoder_classifier/small_data", config, class_loss);
 }
 
-/// A table of low rank, which more than 16 classes have.
-OpCase many_classes_case() {
-  TransformerConfig config = small_config("pre");
-  config.classes = 19;
-  config.sparse_features = 5;
-  return loss_case("encoder_classifier/many_classes", config, class_loss);
-}
-
 OpCase pair_case(bool joint) {
   TransformerConfig config = small_config("pre");
   config.sparse_features = 5;
@@ -386,7 +378,6 @@ std::vector<OpCase> model_cases() {
   cases.push_back(classifier_case("pre", "attention"));
   cases.push_back(classifier_case("post", "first", "tanh"));
   cases.push_back(small_data_case());
-  cases.push_back(many_classes_case());
   cases.push_back(
       loss_case("image_classifier", ImageClassifierConfig{small_config("pre"), 4, 6, 2}, image_loss));
   cases.push_back(pair_case(/*joint=*/true));

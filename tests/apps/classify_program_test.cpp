@@ -104,7 +104,7 @@ TEST_CASE("classify evaluate prints a table for people") {
   REQUIRE_MESSAGE(table.status == 0, table.errors);
   CAPTURE(table.output);
   CHECK(table.output.starts_with("part"));
-  CHECK(contains(table.output, "\naccuracy  1.0000\n"));
+  CHECK(contains(table.output, "\naccuracy          1.0000\n"));
   CHECK(
       contains(table.output, "class  precision  recall      f1  support\nbad       1.0000  1.0000  1.0000"));
   CHECK(contains(table.output, "expected \\ predicted  bad  good\nbad"));

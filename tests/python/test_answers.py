@@ -96,7 +96,7 @@ class Pages(Folder):
         """None names a flag of the programs."""
         another = lambda **settings: train(TEXTS, ["yes", "no"] * 20, settings={"training.from": "runs/mine", **settings})
         for words, call in {
-            r"^training.from runs/mine.*give training.ignore=output,": another,
+            r"^training.from runs/mine.*give training.ignore=output$": another,
             r"no part \"end\" to start afresh \(training.ignore\)": lambda: another(**{"training.ignore": "end"}),
             r"unknown attention.*\"linformr\"; did you mean 'linformer'": lambda: train(attention="linformr"),
             r"\(verify=false ": changed,
