@@ -29,43 +29,14 @@
 // Settings: "gated" (true; false: DeltaNet); "value_width" e, the width of v relative to q (1);
 // "convolution" c (4); "scale" (false): q is divided by sqrt(dk).
 
-#include <memory>
-#include <vector>
-
-#include "heed/autograd/ops.h"
 #include "heed/models/attention/shared/delta_net.h"
-#include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
 namespace {
 
-class GatedDeltaNet : public DeltaNet {
+class GatedDeltaNet : public GatedDelta {
  public:
-  explicit GatedDeltaNet(const AttentionConfig& config) : DeltaNet(config) {
-    if (!config.options.take_bool("gated", true)) return;
-    decay_ = std::make_unique<Part<Linear>>(*this, "decay", config.width, config.heads, false, initialiser_);
-    gate_ =
-        std::make_unique<Part<Linear>>(*this, "gate", config.width, value_width_, config.bias, initialiser_);
-    add_parameter("decay_rate", rate_, first_decay_rates(config.heads, initialiser_));
-    add_parameter("decay_step", step_, first_decay_steps(config.heads, initialiser_));
-  }
-
- protected:
-  Tensor mixed(const AttentionInput& input, AttentionCache* cache, Context& context) override {
-    if (!decay_)
-      return output_(recurred(Linear::each({&query_, &key_, &value_, &strength_}, input.x), {}, input.mask,
-                              cache, context));
-    const std::vector<Tensor> x =
-        Linear::each({&query_, &key_, &value_, &strength_, decay_.get(), gate_.get()}, input.x);
-    const DType precise = statistics_type(input.x.dtype());
-    const Tensor log_alpha =
-        softplus(cast(x[4], precise) + cast(step_, precise)) * -exp(cast(rate_, precise));
-    return output_(swiglu(x[5], recurred(x, log_alpha, input.mask, cache, context)));
-  }
-
- private:
-  std::unique_ptr<Linear> decay_, gate_;  // null in DeltaNet
-  Tensor rate_, step_;                    // A, ba [H]
+  explicit GatedDeltaNet(const AttentionConfig& config) : GatedDelta(config) {}
 };
 
 }  // namespace

@@ -115,16 +115,13 @@ class Rwkv7 : public RecurrentAttention {
   /// place in its head from -1 to 1.
   void add_first_values(std::int64_t width, std::int64_t head_width) {
     const auto row = [&](const std::function<double(double i, double bent)>& value) {
-      if (ShapesOnly::active()) return ShapesOnly::tensor({width});
-      std::vector<float> numbers;
-      for (std::int64_t n = 0; n < width; ++n) {
+      return row_of_features(width, [&](std::int64_t n) {
         const auto share = [](std::int64_t at, std::int64_t count) {
           return static_cast<double>(at) / static_cast<double>(std::max<std::int64_t>(count - 1, 1));
         };
         const double within = 2 * share(n % head_width, head_width) - 1;
-        numbers.push_back(static_cast<float>(value(share(n, width), within * std::abs(within))));
-      }
-      return Tensor::from(numbers, {width});
+        return value(share(n, width), within * std::abs(within));
+      });
     };
     std::vector<Tensor> mixes;
     const double beside = static_cast<double>(width - 1) / static_cast<double>(width);
@@ -143,11 +140,7 @@ class Rwkv7 : public RecurrentAttention {
   /// x'_m of all m [B, N, d].
   std::vector<Tensor> shifted(const AttentionInput& input, AttentionCache* cache) const {
     const Tensor x = without_padding(input.x, input.mask);
-    const std::int64_t length = x.size(1);
-    const bool continues = cache && cache->value.defined();
-    const Tensor joined = continues ? concat({cache->value, x}, 1) : pad(x, 1, 1, 0);
-    if (cache) cache->value = contiguous(slice(joined, 1, length, length + 1));
-    const Tensor difference = slice(joined, 1, 0, length) - x;
+    const Tensor difference = tokens_before(x, cache ? &cache->value : nullptr) - x;
     std::vector<Tensor> all;
     for (std::int64_t m = 0; m < 6; ++m) all.push_back(x + difference * select(mix_, 0, m));
     return all;

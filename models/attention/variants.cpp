@@ -51,6 +51,12 @@
   variant(rwkv7)                         \
   variant(moba)                          \
   variant(native_sparse)                 \
+  variant(delta_product)                 \
+  variant(hgrn2)                         \
+  variant(rwkv6)                         \
+  variant(gated_slot)                    \
+  variant(based)                         \
+  variant(mlstm)                         \
   variant(mixed_heads)
 // clang-format on
 

@@ -225,6 +225,12 @@ std::span<const Adapter> adapters() {
       {.variant = "abc", .parameters = "Ws=control.weight bs=control.bias"},
       {.variant = "gated_deltanet",
        .parameters = "Wb=strength.weight bb=strength.bias Wa=decay.weight ba=decay_step"},
+      {.variant = "delta_product",
+       .parameters = "Wb=strength.weight bb=strength.bias Wa=decay.weight ba=decay_step"},
+      {.variant = "hgrn2",
+       .ignored = "layer",
+       .parameters = "Wf=forget.weight bf=forget.bias g=bound",
+       .configure = take_layer},
       {.variant = "mamba2",
        .parameters = "Wz=gate.weight bz=gate.bias Wx=value.weight bx=value.bias WB=key.weight bB=key.bias "
                      "WC=query.weight bC=query.bias Wdt=step.weight bdt=first_step D=skip "
@@ -241,6 +247,12 @@ std::span<const Adapter> adapters() {
        .parameters = "Wr=query.weight br=query.bias mu=mix Ww1=decay_in.weight Ww2=decay_out.weight "
                      "w0=first_decay Wa1=rate_in.weight Wa2=rate_out.weight a0=first_rate "
                      "Wg1=gate_in.weight Wg2=gate_out.weight xi=removal alpha=replacement rho=bonus"},
+      {.variant = "rwkv6",
+       .parameters = "Wr=query.weight br=query.bias Wm1=mix_in.weight Wm2=mix_out mu=mix "
+                     "Ww1=decay_in.weight Ww2=decay_out w0=first_decay u=bonus"},
+      {.variant = "mlstm", .parameters = "wi=input.weight bi=first_input wf=forget.weight bf=first_forget"},
+      {.variant = "gated_slot", .parameters = "Wa=control.weight ba=control.bias"},
+      {.variant = "based"},
       {.variant = "linear_transformer"},
       {.variant = "performer", .run = run_performer},
       {.variant = "mixed_heads", .parameters = parameters_of_parts()},

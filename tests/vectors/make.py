@@ -4,7 +4,7 @@
     python3 tests/vectors/make.py            # writes the cases beside this file, the same bytes every time
     python3 tests/vectors/make.py abc mamba2 # those of some mechanisms, or some cases
 
-README.md describes the format. Each function below and in earlier.py is a mechanism as its paper writes it, token by token or
+README.md describes the format. Each function below, in earlier.py and in recurrent.py is a mechanism as its paper writes it, token by token or
 with whole matrices; nothing of heed is used. Gradients are derivatives by a complex step (f(x + ih) has the imaginary part h f'(x),
 without rounding errors), so that a function must be written with analytic operations: no abs, no conjugates, and a maximum
 that looks at real parts alone.
@@ -19,6 +19,7 @@ import sys
 import numpy as np
 
 import earlier
+import recurrent
 from pieces import (allowed_of, both_ways, convolve, linear, merge, projections, relu, rms_norm, rotate, sigmoid, silu, softmax,
                     softplus, split, usual)
 
@@ -512,6 +513,8 @@ def shapes_of(config, d):
         shapes |= {"Ww1": (d, rank), "Ww2": (rank, d), "Wa1": (d, rank), "Wa2": (rank, d), "Wg1": (d, gate_rank),
                    "Wg2": (gate_rank, d)}
         return shapes | {name: (d,) for name in ("w0", "a0", "xi", "alpha", "rho", "gain", "norm_bias")}
+    if kind in recurrent.FUNCTIONS:
+        return recurrent.shapes_of(config, d)
     if kind in earlier.FUNCTIONS | earlier.FUNCTIONS_OF_BATCHES:
         return earlier.shapes_of(config, d)
     if kind == "mixed_heads":
@@ -652,7 +655,7 @@ FUNCTIONS = {"mha": mha, "local": mha, "differential": differential, "forgetting
              "kimi_delta": kimi_delta, "rwkv7": rwkv7, "moba": moba, "native_sparse": native_sparse,
              "linear_transformer": linear_transformer, "retnet": retnet, "gated_linear_attention": gated_linear_attention,
              "attention_free_transformer": attention_free_transformer, "fnet": fnet, "nystromformer": nystromformer,
-             "sinkhorn": sinkhorn, "mixed_heads": mixed_heads, **earlier.FUNCTIONS}
+             "sinkhorn": sinkhorn, "mixed_heads": mixed_heads, **earlier.FUNCTIONS, **recurrent.FUNCTIONS}
 
 DELTA = {"gated": True, "value_width": 1, "convolution": 4}
 STATE = {"expand": 2, "state": 3, "convolution": 4}
@@ -803,6 +806,7 @@ CASES = [
     ("reformer__single_rounds_pad", {"rounds": 2, "n_buckets": 4, "chunk": 2, "pad": True}, 13, 2),
     ("reformer__single_rounds_causal_pad", {"rounds": 2, "n_buckets": 4, "chunk": 2, "causal": True, "pad": True}, 13, 2),
     ("clusterformer__causal_wide_hole", {**CLUSTERS, **HOLE, "w": 50, "causal": True}, 13, 2),
+    *recurrent.CASES,
 ]
 
 

@@ -7,24 +7,25 @@
 
 namespace heed {
 
-DeltaNet::DeltaNet(const AttentionConfig& config)
+DeltaNet::DeltaNet(const AttentionConfig& config, const DeltaRule& rule)
     : RecurrentAttention(config),
+      rule_(rule),
       value_width_(config.options.take_integer("value_width", 1, 1, 64) * config.width),
       query_(*this, "query", config.width, config.width, config.bias, initialiser_),
-      key_(*this, "key", config.width, config.width, config.bias, initialiser_),
-      value_(*this, "value", config.width, value_width_, config.bias, initialiser_),
-      strength_(*this, "strength", config.width, config.heads, config.bias, initialiser_),
+      key_(*this, "key", config.width, rule.steps * config.width, config.bias, initialiser_),
+      value_(*this, "value", config.width, rule.steps * value_width_, config.bias, initialiser_),
+      strength_(*this, "strength", config.width, rule.steps * config.heads, config.bias, initialiser_),
       output_(*this, "output", value_width_, config.width, config.bias, initialiser_),
       scales_(config.options.take_bool("scale", false)),
       convolution_(*this, "convolution", config.options.take_integer("convolution", 4, 1, 64),
-                   2 * config.width + value_width_, false, initialiser_) {
+                   config.width + rule.steps * (config.width + value_width_), false, initialiser_) {
   add_parameter("norm", gains_, Initialiser::constant({value_width_ / config.heads}, 1));
 }
 
-/// The maps of X, masked so that padding has no effect.
+/// The maps of X, masked so that padding has no effect, for n rules per token.
 struct DeltaNet::Parts {
-  Tensor qkv;        // [B, N, 2 d + e d]
-  Tensor strength;   // beta [B, N, H]
+  Tensor qkv;        // [B, N, d + n (d + e d)]
+  Tensor strength;   // beta [B, N, n H]
   Tensor log_alpha;  // [B, N, H or d]; undefined: 0
 };
 
@@ -32,7 +33,7 @@ Tensor DeltaNet::recurred(const std::vector<Tensor>& maps, const Tensor& log_alp
                           AttentionCache* cache, Context& context) const {
   const DType type = maps[0].dtype(), precise = statistics_type(type);
   Parts parts{without_padding(concat({maps[0], maps[1], maps[2]}, 2), mask),
-              without_padding(sigmoid(cast(maps[3], precise)), mask),
+              without_padding(sigmoid(cast(maps[3], precise)) * (rule_.reflects ? 2 : 1), mask),
               {}};
   if (log_alpha.defined()) {
     parts.log_alpha = without_padding(log_alpha, mask);
@@ -52,30 +53,63 @@ Tensor DeltaNet::recurred(const std::vector<Tensor>& maps, const Tensor& log_alp
   return cast(reshape(normed, {normed.size(0), normed.size(1), value_width_}), type);
 }
 
-/// o [B, H, N, e dh] in one direction.
+/// o [B, H, N, e dh] in one direction. n rules per token are n tokens of the recurrence: the first
+/// fades, and the query reads after the last.
 Tensor DeltaNet::one_way(const Parts& parts, AttentionCache* cache) const {
-  const std::int64_t width = config().width, heads = config().heads, head_width = width / heads;
+  const std::int64_t width = config().width, heads = config().heads, head_width = width / heads,
+                     steps = rule_.steps, batch = parts.qkv.size(0), length = steps * parts.qkv.size(1);
   const DType precise = statistics_type(parts.qkv.dtype());
   const Tensor qkv = silu(convolution_(parts.qkv, cache ? &cache->value : nullptr));
   const auto heads_of = [&](std::int64_t begin, std::int64_t end) {
     return cast(split_heads(contiguous(slice(qkv, 2, begin, end)), heads), precise);
   };
-  const auto root_of_width = std::sqrt(static_cast<double>(head_width));
-  const auto unit = [&](const Tensor& t, double length) {  // rms_norm keeps squares within range
-    return rms_norm(t, {}, 1e-6 / (root_of_width * root_of_width)) * (length / root_of_width);
+  const auto by_rule = [&](std::int64_t begin, std::int64_t end) {
+    const Tensor rows =
+        reshape(contiguous(slice(qkv, 2, begin, end)), {batch, length, (end - begin) / steps});
+    return cast(split_heads(rows, heads), precise);
   };
-  const Tensor key = unit(heads_of(width, 2 * width), 1),
-               value = heads_of(2 * width, 2 * width + value_width_),
-               strength = unsqueeze(transpose(parts.strength, 1, 2), 3);
-  Tensor log_alpha = parts.log_alpha;
+  const auto root_of_width = std::sqrt(static_cast<double>(head_width));
+  const auto unit = [&](const Tensor& t, double size) {  // rms_norm keeps squares within range
+    return rms_norm(t, {}, 1e-6 / (root_of_width * root_of_width)) * (size / root_of_width);
+  };
+  const std::int64_t values = (1 + steps) * width;
+  const Tensor key = unit(by_rule(width, values), 1), value = by_rule(values, values + steps * value_width_),
+               strength = unsqueeze(transpose(reshape(parts.strength, {batch, length, heads}), 1, 2), 3);
+  Tensor query = unit(heads_of(0, width), scales_ ? 1 / root_of_width : 1), log_alpha = parts.log_alpha;
   if (log_alpha.defined())
     log_alpha = log_alpha.size(2) == heads ? transpose(log_alpha, 1, 2) : split_heads(log_alpha, heads);
-  return recurrence_output({.query = unit(heads_of(0, width), scales_ ? 1 / root_of_width : 1),
-                            .log_decay = log_alpha,
-                            .reading = key * strength,
-                            .writing = key,
-                            .target = value * strength},
-                           true, cache ? &cache->key : nullptr);
+  if (steps > 1) {
+    query = repeat(query, steps, 2);
+    if (log_alpha.defined())
+      log_alpha = reshape(pad(unsqueeze(log_alpha, 3), 3, 0, steps - 1), {batch, heads, length});
+  }
+  const Tensor out = recurrence_output({.query = query,
+                                        .log_decay = log_alpha,
+                                        .reading = key * strength,
+                                        .writing = key,
+                                        .target = value * strength},
+                                       true, cache ? &cache->key : nullptr);
+  return steps > 1 ? slice(out, 2, steps - 1, length, steps) : out;
+}
+
+GatedDelta::GatedDelta(const AttentionConfig& config, const DeltaRule& rule) : DeltaNet(config, rule) {
+  if (!config.options.take_bool("gated", true)) return;
+  decay_ = std::make_unique<Part<Linear>>(*this, "decay", config.width, config.heads, false, initialiser_);
+  gate_ =
+      std::make_unique<Part<Linear>>(*this, "gate", config.width, value_width_, config.bias, initialiser_);
+  add_parameter("decay_rate", rate_, first_decay_rates(config.heads, initialiser_));
+  add_parameter("decay_step", step_, first_decay_steps(config.heads, initialiser_));
+}
+
+Tensor GatedDelta::mixed(const AttentionInput& input, AttentionCache* cache, Context& context) {
+  if (!decay_)
+    return output_(recurred(Linear::each({&query_, &key_, &value_, &strength_}, input.x), {}, input.mask,
+                            cache, context));
+  const std::vector<Tensor> x =
+      Linear::each({&query_, &key_, &value_, &strength_, decay_.get(), gate_.get()}, input.x);
+  const DType precise = statistics_type(input.x.dtype());
+  const Tensor log_alpha = softplus(cast(x[4], precise) + cast(step_, precise)) * -exp(cast(rate_, precise));
+  return output_(swiglu(x[5], recurred(x, log_alpha, input.mask, cache, context)));
 }
 
 }  // namespace heed

@@ -1,10 +1,17 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
+
+/// How the rule of a mechanism differs from that of DeltaNet.
+struct DeltaRule {
+  std::int64_t steps = 1;  ///< rules per token, applied one after the other, each with its k, v and beta
+  bool reflects = false;   ///< beta is twice the sigmoid, so that a rule may reflect at the key
+};
 
 /// Shared by the delta-rule mechanisms, which add their decay and gates:
 ///
@@ -17,7 +24,7 @@ namespace heed {
 /// "convolution", its taps; "scale", whether q is divided by sqrt(dk).
 class DeltaNet : public RecurrentAttention {
  protected:
-  explicit DeltaNet(const AttentionConfig& config);
+  explicit DeltaNet(const AttentionConfig& config, const DeltaRule& rule = {});
 
   /// merge(RMSNorm(o)) [B, N, e d]; maps are those of X by Wq, Wk, Wv and Wb. log alpha is [B, N,
   /// H], or [B, N, d] with a number for each feature of the keys; undefined: 0. Padded tokens write
@@ -27,6 +34,7 @@ class DeltaNet : public RecurrentAttention {
   Tensor recurred(const std::vector<Tensor>& maps, const Tensor& log_alpha, const Tensor& mask,
                   AttentionCache* cache, Context& context) const;
 
+  DeltaRule rule_;
   std::int64_t value_width_;  // e d
   Part<Linear> query_, key_, value_, strength_, output_;
 
@@ -37,6 +45,21 @@ class DeltaNet : public RecurrentAttention {
 
   Part<ShortConvolution> convolution_;
   Tensor gains_;  // [e dh]
+};
+
+/// The delta rule with one decay for each head and a gate:
+///
+///   alpha_t = e^( -e^A softplus(x_t Wa + ba) ),   O = ( silu(X Wg) * merge(RMSNorm(o)) ) Wo
+///
+/// Setting: "gated"; false: alpha = 1 and O = merge(RMSNorm(o)) Wo.
+class GatedDelta : public DeltaNet {
+ protected:
+  explicit GatedDelta(const AttentionConfig& config, const DeltaRule& rule = {});
+  Tensor mixed(const AttentionInput& input, AttentionCache* cache, Context& context) override;
+
+ private:
+  std::unique_ptr<Linear> decay_, gate_;  // null if not gated
+  Tensor rate_, step_;                    // A, ba [H]
 };
 
 }  // namespace heed

@@ -39,6 +39,21 @@ Tensor ShortConvolution::operator()(const Tensor& x, Tensor* before) const {
   return bias.defined() ? sum + bias : sum;
 }
 
+Tensor tokens_before(const Tensor& x, Tensor* last) {
+  const std::int64_t length = x.size(1);
+  const bool continues = last && last->defined();
+  const Tensor joined = continues ? concat({*last, x}, 1) : pad(x, 1, 1, 0);
+  if (last) *last = contiguous(slice(joined, 1, length, length + 1));
+  return slice(joined, 1, 0, length);
+}
+
+Tensor row_of_features(std::int64_t count, const std::function<double(std::int64_t n)>& value) {
+  if (ShapesOnly::active()) return ShapesOnly::tensor({count});
+  std::vector<float> numbers;
+  for (std::int64_t n = 0; n < count; ++n) numbers.push_back(static_cast<float>(value(n)));
+  return Tensor::from(numbers, {count});
+}
+
 Tensor first_decay_rates(std::int64_t heads, Initialiser& initialiser) {
   const Tensor rates = initialiser.uniform({heads}, 1, 16);
   return ShapesOnly::active() ? rates : log(rates);

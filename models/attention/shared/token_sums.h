@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/options.h"
@@ -44,6 +46,13 @@ class ShortConvolution : public Module {
 
   Tensor weight, bias;
 };
+
+/// x [B, N, d] moved back by one token: row t is x_{t-1}. `last` is x at the last token before
+/// [B, 1, d] (undefined: 0), and becomes that of these; null: a whole sequence.
+Tensor tokens_before(const Tensor& x, Tensor* last);
+
+/// Initial values [count], a function of the feature's index.
+Tensor row_of_features(std::int64_t count, const std::function<double(std::int64_t n)>& value);
 
 /// Initial values for H heads that fade as e^( -e^A softplus(x + b) ), as in Mamba-2's code: e^A
 /// from U(1, 16), and softplus(b) from e^U(log 0.001, log 0.1).

@@ -1,0 +1,218 @@
+"""Recurrent mechanisms of make.py, in the form of its functions: loops over tokens with the papers' matrices."""
+
+import numpy as np
+
+from pieces import allowed_of, both_ways, convolve, linear, merge, projections, rms_norm, sigmoid, silu, softmax, softplus, split
+
+
+def fading(p, x, real):
+    """Gated DeltaNet's logarithms of the decays [N, H]."""
+    return np.where(real[:, None], -np.exp(p["A"]) * softplus(x @ p["Wa"] + p["ba"]), 0)
+
+
+def unit(x):
+    return x / np.sqrt((x * x).sum(-1, keepdims=True) + 1e-6)
+
+
+def delta_product(config, p, x, y, real, keys_real):
+    """2502.10297, section 3: a product of n Householder matrices for every token."""
+    heads, n, gated, width = config["H"], config["rules"], config["gated"], x.shape[1]
+    maps = np.where(real[:, None], np.concatenate([linear(p, x, name) for name in "qkv"], 1), 0)
+    beta = np.where(real[:, None], sigmoid(linear(p, x, "b")) * (2 if config["reflect"] else 1), 0)
+    log_alpha = fading(p, x, real) if gated else np.zeros((len(x), heads))
+
+    def scan(maps, beta, log_alpha):
+        mixed = silu(convolve(maps, p["conv"]))
+        q = unit(mixed[:, :width].reshape(len(x), heads, -1))
+        k = unit(mixed[:, width : (1 + n) * width].reshape(len(x), n, heads, -1))
+        v = mixed[:, (1 + n) * width :].reshape(len(x), n, heads, -1)
+        beta = beta.reshape(len(x), n, heads)
+        out = np.zeros((len(x), heads, v.shape[3]), complex)
+        for h in range(heads):
+            state = np.zeros((k.shape[3], v.shape[3]), complex)
+            for t in range(len(x)):
+                product, added = np.eye(k.shape[3]), np.zeros(state.shape)
+                for j in range(n):
+                    rule = np.eye(k.shape[3]) - beta[t, j, h] * np.outer(k[t, j, h], k[t, j, h])
+                    product = rule @ product
+                    added = rule @ added + beta[t, j, h] * np.outer(k[t, j, h], v[t, j, h])
+                state = product * np.exp(log_alpha[t, h]) @ state + added
+                out[t, h] = q[t, h] @ state
+        return out
+
+    out = both_ways(config, scan, maps, beta, log_alpha)
+    out = rms_norm(out, p["gain"]).reshape(len(x), -1)
+    return linear(p, silu(linear(p, x, "g")) * out if gated else out, "o")
+
+
+def gla(config, q, k, v, alpha):
+    """S_t = diag(alpha_t) S_{t-1} + k_t^T v_t, o_t = q_t S_t of [H, N, n]; both ways a token counts itself once."""
+
+    def scan(q, k, v, alpha):
+        out = np.zeros(v.shape, complex)
+        for h in range(len(q)):
+            state = np.zeros((k.shape[2], v.shape[2]), complex)
+            for t in range(q.shape[1]):
+                state = np.diag(alpha[h, t]) @ state + np.outer(k[h, t], v[h, t])
+                out[h, t] = q[h, t] @ state
+        return out
+
+    out = scan(q, k, v, alpha)
+    if not config["causal"]:
+        out = out + scan(*[t[:, ::-1] for t in (q, k, v, alpha)])[:, ::-1] - (q * k).sum(-1, keepdims=True) * v
+    return out
+
+
+def hgrn2(config, p, x, y, real, keys_real):
+    """2404.07904, section 3, with lower bounds in all layers but the first."""
+    heads = config["H"]
+    bound = sigmoid(p["g"]) if "g" in p else 0
+    forget = np.where(real[:, None], bound + (1 - bound) * sigmoid(linear(p, x, "f")), 1)
+    out = gla(config, split(silu(linear(p, x, "q")), heads), split(1 - forget, heads), split(linear(p, x, "v"), heads),
+              split(forget, heads))
+    return linear(p, rms_norm(merge(out), p["gain"]), "o")
+
+
+def rwkv6(config, p, x, y, real, keys_real):
+    """2404.05892, section 4.2: S_{t-1} and the bonus, token by token."""
+    heads = config["H"]
+    x = np.where(real[:, None], x, 0)
+    back = np.concatenate([np.zeros((1, x.shape[1])), x[:-1]]) - x
+    inner = np.tanh((x + back * p["mu"][0]) @ p["Wm1"]).reshape(len(x), 5, -1)
+    xw, xk, xv, xr, xg = (x + back * (p["mu"][1 + m] + inner[:, m] @ p["Wm2"][m]) for m in range(5))
+    w = np.exp(-np.exp(p["w0"] + np.tanh(xw @ p["Ww1"]) @ p["Ww2"]))
+    w = np.where(real[:, None], w, 1).reshape(len(x), heads, -1)
+    k = np.where(real[:, None], linear(p, xk, "k"), 0).reshape(w.shape)
+    r, v = linear(p, xr, "r").reshape(w.shape), linear(p, xv, "v").reshape(w.shape)
+    u = p["u"].reshape(heads, -1)
+
+    def scan(r, k, v, w, bonus):
+        out = np.zeros(v.shape, complex)
+        for h in range(heads):
+            state = np.zeros((k.shape[2], k.shape[2]), complex)
+            for t in range(len(x)):
+                pair = np.outer(k[t, h], v[t, h])
+                out[t, h] = r[t, h] @ (state + bonus * np.diag(u[h]) @ pair)
+                state = np.diag(w[t, h]) @ state + pair
+        return out
+
+    out = scan(r, k, v, w, 1)
+    if not config["causal"]:
+        out = out + scan(*[t[::-1] for t in (r, k, v, w)], 0)[::-1]
+    centred = out - out.mean(-1, keepdims=True)
+    out = centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-5 * out.shape[2])
+    out = out.reshape(len(x), -1) * p["gain"] + p["norm_bias"]
+    return linear(p, out * silu(linear(p, xg, "g")), "o")
+
+
+def gated_slot(config, p, x, y, real, keys_real):
+    """2409.07146, section 3: two memories of slots."""
+    heads = config["H"]
+    q, k, v = (split(silu(linear(p, x, name)), heads) for name in "qkv")
+    alpha = np.where(real[:, None], sigmoid(linear(p, x, "a")) ** (1 / config["temperature"]), 1)
+
+    def scan(q, k, v, alpha):
+        out = np.zeros(v.shape, complex)
+        for h in range(heads):
+            keys, values = (np.zeros((alpha.shape[2], k.shape[2]), complex) for _ in range(2))
+            for t in range(len(x)):
+                fade, write = np.diag(alpha[t, h]), (1 - alpha[t, h])[:, None]
+                keys, values = fade @ keys + write * k[t, h], fade @ values + write * v[t, h]
+                out[t, h] = softmax(keys @ q[t, h], True) @ values
+        return out
+
+    out = both_ways(config, scan, *(t.transpose(1, 0, 2) for t in (q, k, v, split(alpha, heads))))
+    return linear(p, rms_norm(silu(out.reshape(len(x), -1)), p["gain"]), "o")
+
+
+def based(config, p, x, y, real, keys_real):
+    """2402.18668, section 4: the Taylor polynomial of every pair."""
+    heads = config["H"]
+    q, k, v = (split(linear(p, source, name), heads) for source, name in ((x, "q"), (y, "k"), (y, "v")))
+    s = q @ k.transpose(0, 2, 1) / np.sqrt(config["features"])
+    allowed = allowed_of(config, real, keys_real)
+    weights = np.where(allowed, 1 + s + s * s / 2, 0)
+    total = np.where(allowed.any(-1)[:, None], weights.sum(-1, keepdims=True), 1)
+    return linear(p, merge(weights / total @ v), "o")
+
+
+def mlstm(config, p, x, y, real, keys_real):
+    """2405.04517, equations 19 to 27, without the stabiliser."""
+    heads = config["H"]
+    q, k, v = (linear(p, x, name).reshape(len(x), heads, -1) for name in "qkv")
+    k = np.where(real[:, None, None], k, 0) / np.sqrt(k.shape[2])
+    forget = np.where(real[:, None], sigmoid(x @ p["wf"] + p["bf"]), 1)
+
+    def scan(q, k, v, i, f):
+        out = np.zeros(v.shape, complex)
+        for h in range(heads):
+            memory, n = np.zeros((k.shape[2], v.shape[2]), complex), np.zeros(k.shape[2], complex)
+            for t in range(len(x)):
+                memory = f[t, h] * memory + i[t, h] * np.outer(k[t, h], v[t, h])
+                n = f[t, h] * n + i[t, h] * k[t, h]
+                total = q[t, h] @ n
+                total = total if total.real > 0 else -total
+                out[t, h] = q[t, h] @ memory / (total if total.real > 1 else 1)
+        return out
+
+    out = both_ways(config, scan, q, k, v, np.exp(x @ p["wi"] + p["bi"]), forget)
+    centred = out - out.mean(-1, keepdims=True)
+    normed = centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-5) * p["gain"]
+    return linear(p, sigmoid(linear(p, x, "g")) * normed.reshape(len(x), -1), "o")
+
+
+def shapes_of(config, d):
+    kind, heads, bias = config["variant"], config["H"], config["bias"]
+    if kind == "delta_product":
+        inner, n = d * config["value_width"], config["rules"]
+        shapes = projections(d, bias, ("q", d), ("k", n * d), ("v", n * inner), ("b", n * heads))
+        shapes |= projections(inner, bias, ("o", d))
+        shapes |= {"conv": (config["convolution"], d + n * (d + inner)), "gain": (inner // heads,)}
+        if config["gated"]:
+            shapes |= projections(d, bias, ("g", inner)) | {"Wa": (d, heads), "ba": (heads,), "A": (heads,)}
+        return shapes
+    if kind == "hgrn2":
+        shapes = projections(d, bias, ("q", d), ("f", d), ("v", d), ("o", d)) | {"gain": (d,)}
+        return shapes | ({"g": (d,)} if config.get("layer", 0) else {})
+    if kind == "gated_slot":
+        slots = config["slots"] or d // heads
+        return projections(d, bias, ("q", d), ("k", d), ("v", d), ("a", heads * slots), ("o", d)) | {"gain": (d,)}
+    if kind == "based":
+        width = heads * config["features"]
+        return projections(d, bias, ("q", width), ("k", width), ("v", d), ("o", d))
+    if kind == "mlstm":
+        shapes = projections(d, bias, ("q", d), ("k", d), ("v", d), ("g", d), ("o", d)) | {"gain": (d // heads,)}
+        return shapes | {"wi": (d, heads), "wf": (d, heads), "bi": (heads,), "bf": (heads,)}
+    if kind == "rwkv6":
+        mixes, rank = config["mix_rank"], config["rank"]
+        shapes = projections(d, bias, ("r", d), ("k", d), ("v", d), ("g", d), ("o", d))
+        shapes |= {"mu": (6, d), "Wm1": (d, 5 * mixes), "Wm2": (5, mixes, d), "Ww1": (d, rank), "Ww2": (rank, d)}
+        return shapes | {name: (d,) for name in ("w0", "u", "gain", "norm_bias")}
+
+
+FUNCTIONS = {"delta_product": delta_product, "hgrn2": hgrn2, "rwkv6": rwkv6, "gated_slot": gated_slot, "based": based,
+             "mlstm": mlstm}
+
+PRODUCT = {"rules": 2, "reflect": True, "gated": True, "value_width": 1, "convolution": 4}
+CASES = [
+    ("delta_product__causal", {"causal": True, **PRODUCT}, 37, 2),
+    ("delta_product__causal_pad", {"causal": True, "pad": True, **PRODUCT, "rules": 3, "value_width": 2, "bias": False}, 11, 4),
+    ("delta_product__both_ways_pad", {"pad": True, **PRODUCT}, 9, 2),
+    ("delta_product__plain_causal_pad", {"causal": True, "pad": True, **PRODUCT, "gated": False, "reflect": False}, 13, 2),
+    ("hgrn2__causal", {"causal": True}, 37, 2),
+    ("hgrn2__bound_causal_pad", {"causal": True, "pad": True, "layer": 2, "bias": False}, 11, 4),
+    ("hgrn2__bound_pad", {"pad": True, "layer": 1}, 9, 2),
+    ("rwkv6__causal", {"causal": True, "mix_rank": 2, "rank": 3}, 37, 2),
+    ("rwkv6__causal_pad", {"causal": True, "pad": True, "mix_rank": 3, "rank": 2, "bias": False}, 11, 4),
+    ("rwkv6__both_ways_pad", {"pad": True, "mix_rank": 2, "rank": 3}, 9, 2),
+    ("gated_slot__causal", {"causal": True, "slots": 0, "temperature": 8}, 37, 2),
+    ("gated_slot__causal_pad", {"causal": True, "pad": True, "slots": 3, "temperature": 1, "bias": False}, 21, 4),
+    ("gated_slot__both_ways_pad", {"pad": True, "slots": 5, "temperature": 4}, 18, 2),
+    ("mlstm__causal", {"causal": True}, 37, 2),
+    ("mlstm__causal_pad", {"causal": True, "pad": True, "bias": False}, 11, 4),
+    ("mlstm__both_ways_pad", {"pad": True}, 9, 2),
+    ("based__causal", {"causal": True, "features": 3}, 37, 2),
+    ("based__causal_pad", {"causal": True, "pad": True, "features": 5, "bias": False}, 11, 4),
+    ("based__pad", {"pad": True, "features": 2}, 9, 2),
+    ("based__cross_pad", {"pad": True, "features": 4, "memory": 7}, 8, 2),
+]
