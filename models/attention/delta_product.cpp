@@ -19,7 +19,7 @@
 // which the backward direction applies a token's rules in the same order, are those of
 // gated_deltanet.cpp.
 //
-// Time n N dk d + N d^2, memory n N d, parameters (2 + n + 2 e + n e) d^2.
+// Time n N dk d + N d^2, memory n N d, parameters (1 + n + 2 e + n e) d^2.
 //
 // Settings: "rules" n (2); "reflect" (true); "gated" (true); "value_width" e, the width of v relative
 // to q (1); "convolution" c (4); "scale" (false): q is divided by sqrt(dk).

@@ -17,14 +17,25 @@
 // the authors' code, in flash-linear-attention. Departures, as in gated_deltanet.cpp: q is scaled by
 // 1 / sqrt(dk) only with "scale", and the maps of q, k, v, beta and O have biases if `bias` is set.
 //
+// Gated DeltaNet-2: "Gated DeltaNet-2: decoupling erase and write in linear attention", Hatamizadeh,
+// Choi and Kautz 2026, arXiv 2605.22791. Kimi Delta Attention with two rates in place of beta, for each
+// feature of the keys, which is erased, and of the values, which is written:
+//
+//   S_t = (I - k_t^T (b_t * k_t)) diag(alpha_t) S_{t-1} + k_t^T (w_t * v_t)
+//   b_t = sigmoid(x_t Wb) [dk],   w_t = sigmoid(x_t Ww) [dv]
+//
+// Here Wb and Ww are columns of one map. With "reflect", b is twice the sigmoid, so that a token may
+// reflect at its key (the authors' code, off by default).
+//
 // Padded tokens write nothing, fade nothing and are 0 for conv. Dropout drops tokens from what is
 // written. Without `causal`, an extension: o is the sum of both directions, and conv looks ahead in
 // the backward one.
 //
-// Time N dk d + N d^2, memory N d, parameters (3 + e) d^2 + 2 r d (1 + e).
+// Time N dk d + N d^2, memory N d, parameters (3 + e) d^2 + 2 r d (1 + e); of
+// Gated DeltaNet-2 3 (1 + e) d^2 + 2 r d (1 + e).
 //
 // Settings: "value_width" e, the width of v relative to q (1); "convolution" c (4); "gate_rank" r
-// (0: d / H); "scale" (false): q is divided by sqrt(dk).
+// (0: d / H); "scale" (false): q is divided by sqrt(dk); of Gated DeltaNet-2 also "reflect" (false).
 
 #include <vector>
 
@@ -37,8 +48,8 @@ namespace {
 
 class KimiDelta : public DeltaNet {
  public:
-  explicit KimiDelta(const AttentionConfig& config)
-      : DeltaNet(config),
+  explicit KimiDelta(const AttentionConfig& config, const DeltaRule& rule = {})
+      : DeltaNet(config, rule),
         rank_(read_rank(config)),
         decay_in_(*this, "decay_in", config.width, rank_, false, initialiser_),
         decay_out_(*this, "decay_out", rank_, config.width, false, initialiser_),
@@ -69,12 +80,24 @@ class KimiDelta : public DeltaNet {
   Tensor rate_, step_;                                      // A [H], ba [d]
 };
 
+class GatedDeltaNet2 : public KimiDelta {
+ public:
+  explicit GatedDeltaNet2(const AttentionConfig& config)
+      : KimiDelta(config, {.reflects = config.options.take_bool("reflect", false), .by_feature = true}) {}
+};
+
 }  // namespace
 
 AttentionVariant kimi_delta_variant() {
   return {"kimi_delta",
           {.causal = true, .reason = "it overwrites what it holds from token to token of one sequence"},
           make_layer<KimiDelta>};
+}
+
+AttentionVariant gated_deltanet2_variant() {
+  return {"gated_deltanet2",
+          {.causal = true, .reason = "it overwrites what it holds from token to token of one sequence"},
+          make_layer<GatedDeltaNet2>};
 }
 
 }  // namespace heed

@@ -57,6 +57,8 @@
   variant(gated_slot)                    \
   variant(based)                         \
   variant(mlstm)                         \
+  variant(gated_deltanet2)               \
+  variant(comba)                         \
   variant(mixed_heads)
 // clang-format on
 

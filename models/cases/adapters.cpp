@@ -231,6 +231,12 @@ std::span<const Adapter> adapters() {
        .ignored = "layer",
        .parameters = "Wf=forget.weight bf=forget.bias g=bound",
        .configure = take_layer},
+      {.variant = "gated_deltanet2",
+       .parameters = "Wbw=strength.weight bbw=strength.bias Wa1=decay_in.weight Wa2=decay_out.weight "
+                     "ba=decay_step Wg1=gate_in.weight Wg2=gate_out.weight bg=gate_out.bias"},
+      {.variant = "comba",
+       .parameters =
+           "Wb=strength.weight bb=strength.bias Wa=decay.weight ba=decay_step phi=factor c=correction"},
       {.variant = "mamba2",
        .parameters = "Wz=gate.weight bz=gate.bias Wx=value.weight bx=value.bias WB=key.weight bB=key.bias "
                      "WC=query.weight bC=query.bias Wdt=step.weight bdt=first_step D=skip "

@@ -63,6 +63,57 @@ def gla(config, q, k, v, alpha):
     return out
 
 
+def gated_deltanet2(config, p, x, y, real, keys_real):
+    """2605.22791: rates for each feature of keys and values."""
+    heads, width = config["H"], x.shape[1]
+    maps = np.where(real[:, None], np.concatenate([linear(p, x, name) for name in "qkv"], 1), 0)
+    rates = np.where(real[:, None], sigmoid(linear(p, x, "bw")), 0)
+    log_alpha = np.repeat(np.exp(p["A"]), width // heads) * softplus(x @ p["Wa1"] @ p["Wa2"] + p["ba"])
+    alpha = np.exp(-np.where(real[:, None], log_alpha, 0))
+
+    def scan(maps, rates, alpha):
+        mixed = silu(convolve(maps, p["conv"]))
+        q, k, v = (split(t, heads) for t in (mixed[:, :width], mixed[:, width : 2 * width], mixed[:, 2 * width :]))
+        q, k = unit(q), unit(k)
+        b, w = split(rates[:, :width] * (2 if config["reflect"] else 1), heads), split(rates[:, width:], heads)
+        out = np.zeros((len(x), heads, v.shape[2]), complex)
+        for h, fade in enumerate(split(alpha, heads)):
+            state = np.zeros((k.shape[2], v.shape[2]), complex)
+            for t in range(len(x)):
+                erase = np.eye(k.shape[2]) - np.outer(k[h, t], b[h, t] * k[h, t])
+                state = erase @ np.diag(fade[t]) @ state + np.outer(k[h, t], w[h, t] * v[h, t])
+                out[t, h] = q[h, t] @ state
+        return out
+
+    out = both_ways(config, scan, maps, rates, alpha)
+    gate = sigmoid(x @ p["Wg1"] @ p["Wg2"] + p["bg"])
+    return linear(p, gate * rms_norm(out, p["gain"]).reshape(len(x), -1), "o")
+
+
+def comba(config, p, x, y, real, keys_real):
+    """2506.02475: state feedback f and output feedback c."""
+    heads, width = config["H"], x.shape[1]
+    maps = np.where(real[:, None], np.concatenate([linear(p, x, name) for name in "qkv"], 1), 0)
+    beta = np.where(real[:, None], sigmoid(linear(p, x, "b")), 0)
+
+    def scan(maps, beta, log_alpha):
+        mixed = silu(convolve(maps, p["conv"]))
+        q, k, v = (split(t, heads) for t in (mixed[:, :width], mixed[:, width : 2 * width], mixed[:, 2 * width :]))
+        q, k = unit(q), unit(k)
+        out = np.zeros((len(x), heads, v.shape[2]), complex)
+        for h in range(heads):
+            state = np.zeros((k.shape[2], v.shape[2]), complex)
+            for t in range(len(x)):
+                state = np.exp(log_alpha[t, h]) * state
+                answer = sigmoid(p["phi"][h]) * k[h, t] @ state
+                state = state + beta[t, h] * np.outer(k[h, t], v[h, t] - answer)
+                out[t, h] = (q[h, t] - p["c"][h] * k[h, t]) @ state
+        return out
+
+    out = rms_norm(both_ways(config, scan, maps, beta, fading(p, x, real)), p["gain"]).reshape(len(x), -1)
+    return linear(p, sigmoid(linear(p, x, "g")) * out, "o")
+
+
 def hgrn2(config, p, x, y, real, keys_real):
     """2404.07904, section 3, with lower bounds in all layers but the first."""
     heads = config["H"]
@@ -171,6 +222,17 @@ def shapes_of(config, d):
         if config["gated"]:
             shapes |= projections(d, bias, ("g", inner)) | {"Wa": (d, heads), "ba": (heads,), "A": (heads,)}
         return shapes
+    if kind in ("comba", "gated_deltanet2"):
+        inner, featured = d * config["value_width"], kind == "gated_deltanet2"
+        shapes = projections(d, bias, ("q", d), ("k", d), ("v", inner)) | projections(inner, bias, ("o", d))
+        shapes |= projections(d, bias, ("bw", d + inner) if featured else ("b", heads))
+        shapes |= {"conv": (config["convolution"], 2 * d + inner), "gain": (inner // heads,), "A": (heads,)}
+        if featured:
+            rank = config["gate_rank"]
+            return shapes | {"Wa1": (d, rank), "Wa2": (rank, d), "ba": (d,), "Wg1": (d, rank), "Wg2": (rank, inner),
+                             "bg": (inner,)}
+        shapes |= projections(d, bias, ("g", inner)) | {"Wa": (d, heads), "ba": (heads,)}
+        return shapes | {"phi": (heads,), "c": (heads,)}
     if kind == "hgrn2":
         shapes = projections(d, bias, ("q", d), ("f", d), ("v", d), ("o", d)) | {"gain": (d,)}
         return shapes | ({"g": (d,)} if config.get("layer", 0) else {})
@@ -190,11 +252,20 @@ def shapes_of(config, d):
         return shapes | {name: (d,) for name in ("w0", "u", "gain", "norm_bias")}
 
 
-FUNCTIONS = {"delta_product": delta_product, "hgrn2": hgrn2, "rwkv6": rwkv6, "gated_slot": gated_slot, "based": based,
+FUNCTIONS = {"delta_product": delta_product, "gated_deltanet2": gated_deltanet2, "comba": comba, "hgrn2": hgrn2, "rwkv6": rwkv6, "gated_slot": gated_slot, "based": based,
              "mlstm": mlstm}
 
 PRODUCT = {"rules": 2, "reflect": True, "gated": True, "value_width": 1, "convolution": 4}
+TWO_RATES = {"reflect": False, "value_width": 1, "convolution": 4, "gate_rank": 3}
+CONTROL = {"value_width": 1, "convolution": 4}
 CASES = [
+    ("gated_deltanet2__causal", {"causal": True, **TWO_RATES}, 37, 2),
+    ("gated_deltanet2__reflect_causal_pad", {"causal": True, "pad": True, **TWO_RATES, "reflect": True, "value_width": 2,
+                                             "bias": False}, 11, 4),
+    ("gated_deltanet2__both_ways_pad", {"pad": True, **TWO_RATES}, 9, 2),
+    ("comba__causal", {"causal": True, **CONTROL}, 37, 2),
+    ("comba__causal_pad", {"causal": True, "pad": True, **CONTROL, "value_width": 2, "bias": False}, 11, 4),
+    ("comba__both_ways_pad", {"pad": True, **CONTROL}, 9, 2),
     ("delta_product__causal", {"causal": True, **PRODUCT}, 37, 2),
     ("delta_product__causal_pad", {"causal": True, "pad": True, **PRODUCT, "rules": 3, "value_width": 2, "bias": False}, 11, 4),
     ("delta_product__both_ways_pad", {"pad": True, **PRODUCT}, 9, 2),

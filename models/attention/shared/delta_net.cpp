@@ -14,18 +14,25 @@ DeltaNet::DeltaNet(const AttentionConfig& config, const DeltaRule& rule)
       query_(*this, "query", config.width, config.width, config.bias, initialiser_),
       key_(*this, "key", config.width, rule.steps * config.width, config.bias, initialiser_),
       value_(*this, "value", config.width, rule.steps * value_width_, config.bias, initialiser_),
-      strength_(*this, "strength", config.width, rule.steps * config.heads, config.bias, initialiser_),
+      strength_(*this, "strength", config.width,
+                rule.by_feature ? config.width + value_width_ : rule.steps * config.heads, config.bias,
+                initialiser_),
       output_(*this, "output", value_width_, config.width, config.bias, initialiser_),
       scales_(config.options.take_bool("scale", false)),
       convolution_(*this, "convolution", config.options.take_integer("convolution", 4, 1, 64),
                    config.width + rule.steps * (config.width + value_width_), false, initialiser_) {
   add_parameter("norm", gains_, Initialiser::constant({value_width_ / config.heads}, 1));
+  if (!rule.controlled) return;
+  add_parameter("factor", factor_, Initialiser::constant({config.heads}, 1));
+  add_parameter(
+      "correction", correction_,
+      Initialiser::constant({config.heads}, config.options.take_number("correction", 0.02, -1e6, 1e6)));
 }
 
 /// The maps of X, masked so that padding has no effect, for n rules per token.
 struct DeltaNet::Parts {
   Tensor qkv;        // [B, N, d + n (d + e d)]
-  Tensor strength;   // beta [B, N, n H]
+  Tensor strength;   // beta [B, N, n H], or by feature [B, N, d + e d]
   Tensor log_alpha;  // [B, N, H or d]; undefined: 0
 };
 
@@ -33,7 +40,7 @@ Tensor DeltaNet::recurred(const std::vector<Tensor>& maps, const Tensor& log_alp
                           AttentionCache* cache, Context& context) const {
   const DType type = maps[0].dtype(), precise = statistics_type(type);
   Parts parts{without_padding(concat({maps[0], maps[1], maps[2]}, 2), mask),
-              without_padding(sigmoid(cast(maps[3], precise)) * (rule_.reflects ? 2 : 1), mask),
+              without_padding(sigmoid(cast(maps[3], precise)), mask),
               {}};
   if (log_alpha.defined()) {
     parts.log_alpha = without_padding(log_alpha, mask);
@@ -73,11 +80,24 @@ Tensor DeltaNet::one_way(const Parts& parts, AttentionCache* cache) const {
     return rms_norm(t, {}, 1e-6 / (root_of_width * root_of_width)) * (size / root_of_width);
   };
   const std::int64_t values = (1 + steps) * width;
-  const Tensor key = unit(by_rule(width, values), 1), value = by_rule(values, values + steps * value_width_),
-               strength = unsqueeze(transpose(reshape(parts.strength, {batch, length, heads}), 1, 2), 3);
+  const Tensor key = unit(by_rule(width, values), 1), value = by_rule(values, values + steps * value_width_);
+  const double most = rule_.reflects ? 2 : 1;
+  Tensor erased, written;  // rates
+  if (rule_.by_feature) {
+    erased = split_heads(slice(parts.strength, 2, 0, width), heads) * most;
+    written = split_heads(slice(parts.strength, 2, width, width + value_width_), heads);
+  } else {
+    written = unsqueeze(transpose(reshape(parts.strength, {batch, length, heads}), 1, 2), 3) * most;
+    erased = written;
+  }
   Tensor query = unit(heads_of(0, width), scales_ ? 1 / root_of_width : 1), log_alpha = parts.log_alpha;
   if (log_alpha.defined())
     log_alpha = log_alpha.size(2) == heads ? transpose(log_alpha, 1, 2) : split_heads(log_alpha, heads);
+  if (rule_.controlled) {
+    const auto of_heads = [&](const Tensor& t) { return reshape(cast(t, precise), {heads, 1, 1}); };
+    erased = erased * of_heads(sigmoid(factor_));
+    query = query - key * of_heads(correction_);
+  }
   if (steps > 1) {
     query = repeat(query, steps, 2);
     if (log_alpha.defined())
@@ -85,9 +105,9 @@ Tensor DeltaNet::one_way(const Parts& parts, AttentionCache* cache) const {
   }
   const Tensor out = recurrence_output({.query = query,
                                         .log_decay = log_alpha,
-                                        .reading = key * strength,
+                                        .reading = key * erased,
                                         .writing = key,
-                                        .target = value * strength},
+                                        .target = value * written},
                                        true, cache ? &cache->key : nullptr);
   return steps > 1 ? slice(out, 2, steps - 1, length, steps) : out;
 }
@@ -109,7 +129,8 @@ Tensor GatedDelta::mixed(const AttentionInput& input, AttentionCache* cache, Con
       Linear::each({&query_, &key_, &value_, &strength_, decay_.get(), gate_.get()}, input.x);
   const DType precise = statistics_type(input.x.dtype());
   const Tensor log_alpha = softplus(cast(x[4], precise) + cast(step_, precise)) * -exp(cast(rate_, precise));
-  return output_(swiglu(x[5], recurred(x, log_alpha, input.mask, cache, context)));
+  const Tensor out = recurred(x, log_alpha, input.mask, cache, context);
+  return output_(rule_.controlled ? sigmoid(x[5]) * out : swiglu(x[5], out));
 }
 
 }  // namespace heed

@@ -11,6 +11,12 @@ namespace heed {
 struct DeltaRule {
   std::int64_t steps = 1;  ///< rules per token, applied one after the other, each with its k, v and beta
   bool reflects = false;   ///< beta is twice the sigmoid, so that a rule may reflect at the key
+  /// Two rates for beta, of each feature of the keys and of the values: S_t = (I - k_t^T (b_t *
+  /// k_t)) diag(alpha_t) S_{t-1} + k_t^T (w_t * v_t). Only b reflects.
+  bool by_feature = false;
+  /// A factor f and a correction c for each head: S_t = (I - f beta_t k_t^T k_t) diag(alpha_t)
+  /// S_{t-1} + beta_t k_t^T v_t, o_t = (q_t - c k_t) S_t, and a sigmoid in the gate.
+  bool controlled = false;
 };
 
 /// Shared by the delta-rule mechanisms, which add their decay and gates:
@@ -26,7 +32,8 @@ class DeltaNet : public RecurrentAttention {
  protected:
   explicit DeltaNet(const AttentionConfig& config, const DeltaRule& rule = {});
 
-  /// merge(RMSNorm(o)) [B, N, e d]; maps are those of X by Wq, Wk, Wv and Wb. log alpha is [B, N,
+  /// merge(RMSNorm(o)) [B, N, e d]; maps are those of X by Wq, Wk, Wv and Wb (by feature: Wb has
+  /// the columns of b, then of w). log alpha is [B, N,
   /// H], or [B, N, d] with a number for each feature of the keys; undefined: 0. Padded tokens write
   /// nothing, fade nothing and are 0 for conv. Dropout drops tokens from what is written. Without
   /// `causal`, o is the sum of both directions'. The cache holds S in `key`, and in `value` the
@@ -44,7 +51,8 @@ class DeltaNet : public RecurrentAttention {
   Tensor one_way(const Parts& parts, AttentionCache* cache) const;
 
   Part<ShortConvolution> convolution_;
-  Tensor gains_;  // [e dh]
+  Tensor gains_;                // [e dh]
+  Tensor factor_, correction_;  // f before its sigmoid, and c [H]; undefined if not controlled
 };
 
 /// The delta rule with one decay for each head and a gate:
