@@ -20,14 +20,26 @@
 // The paper has only the causal form. Without `causal`, an extension: L_tj decays in both
 // directions, and conv still looks back.
 //
-// Time N n e d + 3 e N d^2, memory N e d, parameters 3 e d^2 and about 2 n d.
+// Log-linear Mamba-2 ("Log-linear attention", Guo et al. 2025, arXiv 2506.04761, sections 3 and 3.4)
+// reads h^l of each level l of a tree over the earlier tokens (shared/log_linear.h) with a weight:
 //
-// Settings: "expand" e (2); "state" n (64); "convolution" c (4).
+//   y_t = sum_l lambda^l_t C_t h^l_t + D x_t,   lambda_t = softplus(M * split(u_t Wl))      m levels
+//
+// M [H, m] starts from 1, as in the authors' code (flash-linear-attention), whose e^A starts from 1, 2,
+// ... and whose conv has no bias.
+//
+// Time N n e d + 3 e N d^2, log-linear log2(N) N n e d + 3 e N d^2, memory N e d, parameters 3 e d^2
+// and about 2 n d, log-linear H m d more.
+//
+// Settings: "expand" e (2); "state" n (64); "convolution" c (4); log-linear: "levels" m, with weights
+// of their own, the last one for all higher levels (16).
 
 #include <cmath>
+#include <memory>
 #include <vector>
 
 #include "heed/autograd/ops.h"
+#include "heed/models/attention/shared/log_linear.h"
 #include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
@@ -35,7 +47,7 @@ namespace {
 
 class Mamba2 : public RecurrentAttention {
  public:
-  explicit Mamba2(const AttentionConfig& config)
+  explicit Mamba2(const AttentionConfig& config, bool log_linear = false)
       : RecurrentAttention(config),
         inner_(config.options.take_integer("expand", 2, 1, 64) * config.width),
         states_(config.options.take_integer("state", 64, 1, 4096)),
@@ -51,11 +63,16 @@ class Mamba2 : public RecurrentAttention {
     add_parameter("first_step", first_step_, first_decay_steps(config.heads, initialiser_));
     add_parameter("skip", skip_, Initialiser::constant({config.heads}, 1));
     add_parameter("norm", gains_, Initialiser::constant({inner_}, 1));
+    if (!log_linear) return;
+    const std::int64_t levels = config.options.take_integer("levels", 16, 1, 64);
+    level_ = std::make_unique<Part<Linear>>(*this, "level", config.width, config.heads * levels, config.bias,
+                                            initialiser_);
+    add_parameter("level_scale", level_scale_, Initialiser::constant({config.heads, levels}, 1));
   }
 
  protected:
-  /// The cache holds h in `key` [B, H, n, e d / H], and in `value` the last inputs of the
-  /// convolution.
+  /// The cache holds h in `key` [B, H, n, e d / H], log-linear in the keys of its parts, and in
+  /// `value` the last inputs of the convolution.
   Tensor mixed(const AttentionInput& input, AttentionCache* cache, Context& context) override {
     const std::int64_t heads = config().heads;
     const DType type = input.x.dtype(), precise = statistics_type(type);
@@ -73,9 +90,15 @@ class Mamba2 : public RecurrentAttention {
     const Tensor log_decay = dt * unsqueeze(-exp(cast(rate_, precise)), 1);  // [B, H, N]
     show(context, "fading", [&] { return exp(log_decay); });
     const Tensor value = drop_tokens(x * unsqueeze(dt, 3), config().dropout, context);
-    const Tensor sums =
-        recurrence_output({.query = query, .key = key, .value = value, .log_decay = log_decay},
-                          config().causal, cache ? &cache->key : nullptr);
+    const Recurrence of{.query = query, .key = key, .value = value, .log_decay = log_decay};
+    Tensor sums;
+    if (level_) {
+      const Tensor logits = cast(split_heads((*level_)(input.x), heads), precise);
+      sums = log_linear_output(of, softplus(logits * unsqueeze(cast(level_scale_, precise), 1)),
+                               config().causal, cache);
+    } else {
+      sums = recurrence_output(of, config().causal, cache ? &cache->key : nullptr);
+    }
     const Tensor y = sums + x * reshape(cast(skip_, precise), {heads, 1, 1});
     return output_(rms_norm(swiglu(maps[0], cast(merge_heads(y), type)), gains_));
   }
@@ -86,6 +109,13 @@ class Mamba2 : public RecurrentAttention {
   Part<ShortConvolution> convolution_;
   Tensor rate_, first_step_, skip_;  // A, bdt, D [H]
   Tensor gains_;                     // [e d]
+  std::unique_ptr<Linear> level_;    // Wl; null: one state
+  Tensor level_scale_;               // M [H, m]
+};
+
+class LogLinearMamba2 : public Mamba2 {
+ public:
+  explicit LogLinearMamba2(const AttentionConfig& config) : Mamba2(config, true) {}
 };
 
 }  // namespace
@@ -94,6 +124,12 @@ AttentionVariant mamba2_variant() {
   return {"mamba2",
           {.causal = true, .reason = "what its state holds fades from token to token of one sequence"},
           make_layer<Mamba2>};
+}
+
+AttentionVariant log_linear_variant() {
+  return {"log_linear",
+          {.causal = true, .reason = "what its states hold fades from token to token of one sequence"},
+          make_layer<LogLinearMamba2>};
 }
 
 }  // namespace heed

@@ -59,6 +59,7 @@
   variant(mlstm)                         \
   variant(gated_deltanet2)               \
   variant(comba)                         \
+  variant(log_linear)                    \
   variant(mixed_heads)
 // clang-format on
 

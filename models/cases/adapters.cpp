@@ -241,6 +241,10 @@ std::span<const Adapter> adapters() {
        .parameters = "Wz=gate.weight bz=gate.bias Wx=value.weight bx=value.bias WB=key.weight bB=key.bias "
                      "WC=query.weight bC=query.bias Wdt=step.weight bdt=first_step D=skip "
                      "bconv=convolution.bias"},
+      {.variant = "log_linear",
+       .parameters = "Wz=gate.weight bz=gate.bias Wx=value.weight bx=value.bias WB=key.weight bB=key.bias "
+                     "WC=query.weight bC=query.bias Wdt=step.weight bdt=first_step D=skip "
+                     "bconv=convolution.bias Wl=level.weight bl=level.bias M=level_scale"},
       {.variant = "multi_head_latent",
        .parameters = "Wqr=rotary_query.weight bqr=rotary_query.bias Wdkv=latent.weight bdkv=latent.bias "
                      "Wkr=rotary_key.weight bkr=rotary_key.bias Wuk=key.weight Wuv=value.weight "

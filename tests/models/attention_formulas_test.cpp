@@ -210,6 +210,7 @@ TEST_CASE("mechanisms keep their word with settings other than the defaults") {
       {"differential", options_of({{"layer", 3}})},
       {"gated_deltanet2", options_of({{"reflect", true}, {"value_width", 2}, {"convolution", 1}})},
       {"comba", options_of({{"correction", 1.0}, {"value_width", 2}})},
+      {"log_linear", options_of({{"expand", 1}, {"state", 3}, {"levels", 3}})},
       {"rwkv6", options_of({{"mix_rank", 2}, {"rank", 3}})},
       {"gated_slot", options_of({{"slots", 3}, {"temperature", 1.0}})},
       {"based", options_of({{"features", 5}})},

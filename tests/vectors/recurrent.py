@@ -114,6 +114,43 @@ def comba(config, p, x, y, real, keys_real):
     return linear(p, sigmoid(linear(p, x, "g")) * out, "o")
 
 
+def log_linear(config, p, x, y, real, keys_real):
+    """2506.04761: Mamba-2 with a weight for each level of a Fenwick tree, as a matrix of all pairs."""
+    heads, length, states = config["H"], len(x), config["state"]
+    maps = np.where(real[:, None], np.concatenate([linear(p, x, name) for name in "xBC"], 1), 0)
+    mixed = silu(convolve(maps, p["conv"]) + p["bconv"])
+    inner = mixed.shape[1] - 2 * states
+    value, b, c = split(mixed[:, :inner], heads), mixed[:, inner : inner + states], mixed[:, inner + states :]
+    dt = np.where(real[:, None], softplus(x @ p["Wdt"] + p["bdt"]), 0)
+    weights = softplus(linear(p, x, "l").reshape(length, heads, -1) * p["M"])
+
+    def level(t, j):
+        """That of the block of token j in the tree that token t sees: blocks as large as the bits of t, the largest first."""
+        begin = 0
+        for bit in (1 << n for n in reversed(range(t.bit_length())) if t >> n & 1):
+            if j < begin + bit:
+                return bit.bit_length()
+            begin += bit
+        return 0
+
+    levels = np.array([[min(level(t, j), config["levels"] - 1) for j in range(length)] for t in range(length)])
+
+    def scan(b, c, values, fading, weights):
+        sums = fading.cumsum(0)
+        pairs = np.tri(length) * (c @ b.T)
+        weights = np.exp(sums[:, None] - sums) * weights.transpose(0, 2, 1)[np.arange(length)[:, None], levels]
+        return np.einsum("tj,tjh,jhe->the", pairs, weights, values)
+
+    values = value.transpose(1, 0, 2) * dt[:, :, None]
+    rows = [b, c, values, -np.exp(p["A"]) * dt, weights]
+    out = scan(*rows)
+    if not config["causal"]:
+        out = out + scan(*[t[::-1] for t in rows])[::-1]
+        out = out - weights[:, :, :1] * (c * b).sum(1)[:, None, None] * values
+    out = out.transpose(1, 0, 2) + p["D"][:, None, None] * value
+    return linear(p, rms_norm(merge(out) * silu(linear(p, x, "z")), p["gain"]), "o")
+
+
 def hgrn2(config, p, x, y, real, keys_real):
     """2404.07904, section 3, with lower bounds in all layers but the first."""
     heads = config["H"]
@@ -233,6 +270,12 @@ def shapes_of(config, d):
                              "bg": (inner,)}
         shapes |= projections(d, bias, ("g", inner)) | {"Wa": (d, heads), "ba": (heads,)}
         return shapes | {"phi": (heads,), "c": (heads,)}
+    if kind == "log_linear":
+        inner, states = d * config["expand"], config["state"]
+        shapes = projections(d, bias, ("z", inner), ("x", inner), ("B", states), ("C", states), ("l", heads * config["levels"]))
+        shapes |= projections(inner, bias, ("o", d)) | {"Wdt": (d, heads), "bdt": (heads,), "A": (heads,), "D": (heads,)}
+        return shapes | {"conv": (config["convolution"], inner + 2 * states), "bconv": (inner + 2 * states,),
+                         "gain": (inner,), "M": (heads, config["levels"])}
     if kind == "hgrn2":
         shapes = projections(d, bias, ("q", d), ("f", d), ("v", d), ("o", d)) | {"gain": (d,)}
         return shapes | ({"g": (d,)} if config.get("layer", 0) else {})
@@ -253,10 +296,11 @@ def shapes_of(config, d):
 
 
 FUNCTIONS = {"delta_product": delta_product, "gated_deltanet2": gated_deltanet2, "comba": comba, "hgrn2": hgrn2, "rwkv6": rwkv6, "gated_slot": gated_slot, "based": based,
-             "mlstm": mlstm}
+             "mlstm": mlstm, "log_linear": log_linear}
 
 PRODUCT = {"rules": 2, "reflect": True, "gated": True, "value_width": 1, "convolution": 4}
 TWO_RATES = {"reflect": False, "value_width": 1, "convolution": 4, "gate_rank": 3}
+LEVELS = {"expand": 2, "state": 3, "convolution": 4, "levels": 8}
 CONTROL = {"value_width": 1, "convolution": 4}
 CASES = [
     ("gated_deltanet2__causal", {"causal": True, **TWO_RATES}, 37, 2),
@@ -279,6 +323,10 @@ CASES = [
     ("gated_slot__causal", {"causal": True, "slots": 0, "temperature": 8}, 37, 2),
     ("gated_slot__causal_pad", {"causal": True, "pad": True, "slots": 3, "temperature": 1, "bias": False}, 21, 4),
     ("gated_slot__both_ways_pad", {"pad": True, "slots": 5, "temperature": 4}, 18, 2),
+    ("log_linear__causal", {"causal": True, **LEVELS}, 37, 2),
+    ("log_linear__causal_pad", {"causal": True, "pad": True, **LEVELS, "expand": 1, "levels": 2, "bias": False}, 13, 4),
+    ("log_linear__both_ways_pad", {"pad": True, **LEVELS, "state": 2}, 9, 2),
+    ("log_linear__long_causal_hole", {"pad": True, "hole": True, "causal": True, **LEVELS, "expand": 1}, 70, 2),
     ("mlstm__causal", {"causal": True}, 37, 2),
     ("mlstm__causal_pad", {"causal": True, "pad": True, "bias": False}, 11, 4),
     ("mlstm__both_ways_pad", {"pad": True}, 9, 2),
