@@ -15,9 +15,8 @@
 // Gated DeltaNet. The rules of a token are n tokens of the recurrence (core/recurrence.h), as in the
 // authors' code. Decoding keeps S and c - 1 inputs of conv.
 //
-// Padding, dropout, the first values, the departures and the form without `causal`, an extension in
-// which the backward direction applies a token's rules in the same order, are those of
-// gated_deltanet.cpp.
+// Padding, dropout, first values, departures and the form without `causal`, an extension, are those of
+// gated_deltanet.cpp. The backward direction applies a token's rules in the same order.
 //
 // Time n N dk d + N d^2, memory n N d, parameters (1 + n + 2 e + n e) d^2.
 //

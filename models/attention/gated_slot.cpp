@@ -18,7 +18,7 @@
 //
 // Time N n (d + H C) + N d^2, memory N (H C n + d), parameters 4 d^2 + H n d, C = 16.
 //
-// Settings: "slots" n (0: the head width); "temperature" tau (8): higher values fade more slowly.
+// Settings: "slots" n (the head width); "temperature" tau (8): higher values fade more slowly.
 
 #include <algorithm>
 #include <vector>
@@ -35,7 +35,7 @@ class GatedSlots : public RecurrentAttention {
  public:
   explicit GatedSlots(const AttentionConfig& config)
       : RecurrentAttention(config),
-        slots_(read_slots(config)),
+        slots_(config.options.take_integer("slots", config.width / config.heads, 1, 4096)),
         temperature_(config.options.take_number("temperature", 8, 1, 1e6)),
         query_(*this, "query", config.width, config.width, config.bias, initialiser_),
         key_(*this, "key", config.width, config.width, config.bias, initialiser_),
@@ -70,11 +70,6 @@ class GatedSlots : public RecurrentAttention {
     Tensor query, key, value;   // [B, H, N, dh]
     Tensor written, log_alpha;  // 1 - alpha and log alpha [B, H, N, n], 0 at padding
   };
-
-  static std::int64_t read_slots(const AttentionConfig& config) {
-    const std::int64_t given = config.options.take_integer("slots", 0, 0, 4096);
-    return given > 0 ? given : config.width / config.heads;
-  }
 
   Tensor one_way(const Parts& parts, AttentionCache* cache, Context& context) const {
     const Tensor weights = softmax(logits(parts, cache ? &cache->key : nullptr));

@@ -37,9 +37,8 @@ class Hgrn2 : public RecurrentAttention {
         forget_(*this, "forget", config.width, config.width, config.bias, initialiser_),
         value_(*this, "value", config.width, config.width, config.bias, initialiser_),
         output_(*this, "output", config.width, config.width, config.bias, initialiser_) {
-    const auto layer = static_cast<double>(config.layer);
     if (config.layer > 0)
-      add_parameter("bound", bound_, Initialiser::constant({config.width}, std::log(layer)));
+      add_parameter("bound", bound_, Initialiser::constant({config.width}, std::log(config.layer)));
     add_parameter("norm", gains_, Initialiser::constant({config.width}, 1));
   }
 

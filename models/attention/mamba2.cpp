@@ -39,7 +39,6 @@
 #include <vector>
 
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/shared/log_linear.h"
 #include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {

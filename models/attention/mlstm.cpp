@@ -44,7 +44,7 @@ class Mlstm : public RecurrentAttention {
         output_(*this, "output", config.width, config.width, config.bias, initialiser_) {
     add_parameter("first_input", first_input_, initialiser_.normal({config.heads}, 0.1));
     const auto last = static_cast<double>(std::max<std::int64_t>(config.heads - 1, 1));
-    add_parameter("first_forget", first_forget_, row_of_features(config.heads, [&](auto n) {
+    add_parameter("first_forget", first_forget_, first_values({config.heads}, [&](auto n) {
                     return 3 + 3 * static_cast<double>(n) / last;
                   }));
     add_parameter("norm", gains_, Initialiser::constant({config.width / config.heads}, 1));

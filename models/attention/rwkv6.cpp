@@ -56,19 +56,16 @@ class Rwkv6 : public RecurrentAttention {
     const std::int64_t width = config.width;
     add_parameter("mix_out", mix_out_, initialiser_.uniform({5, mix_rank_, width}, -0.01, 0.01));
     add_parameter("decay_out", decay_out_, initialiser_.uniform({rank_, width}, -0.01, 0.01));
-    std::vector<Tensor> mixes;
-    for (const double power : {1.0, 1.0, 1.0, 1.0, 0.5, 0.5})
-      mixes.push_back(row_of_features(width, [&](auto n) {
-        return 1 - std::pow(static_cast<double>(n) / static_cast<double>(width), power);
-      }));
-    add_parameter("mix", mix_, ShapesOnly::active() ? ShapesOnly::tensor({6, width}) : stack(mixes, 0));
+    add_parameter("mix", mix_, first_values({6, width}, [&](auto n) {
+                    const double i = static_cast<double>(n % width) / static_cast<double>(width);
+                    return 1 - std::pow(i, n < 4 * width ? 1 : 0.5);
+                  }));
     const auto last = static_cast<double>(std::max<std::int64_t>(width - 1, 1));
-    add_parameter("first_decay", first_decay_, row_of_features(width, [&](auto n) {
+    add_parameter("first_decay", first_decay_, first_values({width}, [&](auto n) {
                     return -6 + 5 * std::pow(static_cast<double>(n) / last, 0.7);
                   }));
-    add_parameter("bonus", bonus_, row_of_features(width, [](auto n) {
-                    return 0.1 * (static_cast<double>((n + 1) % 3) - 1);
-                  }));
+    add_parameter("bonus", bonus_,
+                  first_values({width}, [](auto n) { return 0.1 * (static_cast<double>((n + 1) % 3) - 1); }));
     add_parameter("norm", gains_, Initialiser::constant({width}, 1));
     add_parameter("norm_bias", biases_, Initialiser::constant({width}, 0));
   }

@@ -115,7 +115,7 @@ class Rwkv7 : public RecurrentAttention {
   /// place in its head from -1 to 1.
   void add_first_values(std::int64_t width, std::int64_t head_width) {
     const auto row = [&](const std::function<double(double i, double bent)>& value) {
-      return row_of_features(width, [&](std::int64_t n) {
+      return first_values({width}, [&](std::int64_t n) {
         const auto share = [](std::int64_t at, std::int64_t count) {
           return static_cast<double>(at) / static_cast<double>(std::max<std::int64_t>(count - 1, 1));
         };

@@ -60,6 +60,8 @@
   variant(gated_deltanet2)               \
   variant(comba)                         \
   variant(log_linear)                    \
+  variant(path)                          \
+  variant(mesa_net)                      \
   variant(mixed_heads)
 // clang-format on
 

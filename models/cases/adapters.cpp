@@ -245,6 +245,10 @@ std::span<const Adapter> adapters() {
        .parameters = "Wz=gate.weight bz=gate.bias Wx=value.weight bx=value.bias WB=key.weight bB=key.bias "
                      "WC=query.weight bC=query.bias Wdt=step.weight bdt=first_step D=skip "
                      "bconv=convolution.bias Wl=level.weight bl=level.bias M=level_scale"},
+      {.variant = "path",
+       .parameters = "W1=direction_in.weight W2=direction_out.weight Wb=strength.weight bb=strength.bias"},
+      {.variant = "mesa_net",
+       .parameters = "Wa=decay.weight ba=decay.bias Wb=strength.weight bb=strength.bias l=ridge"},
       {.variant = "multi_head_latent",
        .parameters = "Wqr=rotary_query.weight bqr=rotary_query.bias Wdkv=latent.weight bdkv=latent.bias "
                      "Wkr=rotary_key.weight bkr=rotary_key.bias Wuk=key.weight Wuv=value.weight "

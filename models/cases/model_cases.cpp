@@ -144,6 +144,8 @@ const std::vector<OptionCase>& option_cases() {
        {{"reflect", true}, {"value_width", std::int64_t{2}}, {"gate_rank", std::int64_t{3}}}},
       {"comba", {{"correction", 1.0}, {"value_width", std::int64_t{2}}}},
       {"log_linear", {{"expand", std::int64_t{1}}, {"state", std::int64_t{3}}, {"levels", std::int64_t{2}}}},
+      {"path", {{"rank", std::int64_t{3}}, {"convolution", std::int64_t{1}}}},
+      {"mesa_net", {{"iterations", std::int64_t{8}}, {"convolution", std::int64_t{1}}}},
       {"rwkv6", {{"mix_rank", std::int64_t{2}}, {"rank", std::int64_t{3}}}},
       {"gated_slot", {{"slots", std::int64_t{3}}, {"temperature", 2.0}}},
       {"based", {{"features", std::int64_t{3}}}},

@@ -151,6 +151,50 @@ def log_linear(config, p, x, y, real, keys_real):
     return linear(p, rms_norm(merge(out) * silu(linear(p, x, "z")), p["gain"]), "o")
 
 
+def path(config, p, x, y, real, keys_real):
+    """2505.16381, section 3: the product of the reflections between a key and a query, for every pair."""
+    heads, length = config["H"], len(x)
+    q, k, v = (split(linear(p, x, name), heads) for name in "qkv")
+    w = unit(split(silu(convolve(np.where(real[:, None], x @ p["W1"] @ p["W2"], 0), p["conv"])), heads))
+    beta = np.where(real[:, None], 2 * sigmoid(x @ p["Wb"] + p["bb"]), 0)
+    one = np.eye(q.shape[2])
+    logits = np.zeros((heads, length, length), complex)
+    for h in range(heads):
+        reflections = [one - beta[t, h] * np.outer(w[h, t], w[h, t]) for t in range(length)]
+        for j in range(length):
+            for order in (range(j, length), range(j, -1, -1)):
+                moved = k[h, j]
+                for i in order:
+                    moved = reflections[i] @ moved if i != j else moved
+                    logits[h, i, j] = q[h, i] @ moved
+    weights = softmax(logits / np.sqrt(q.shape[2]), allowed_of(config, real, keys_real))
+    return linear(p, merge(weights @ v), "o")
+
+
+def mesa_net(config, p, x, y, real, keys_real):
+    """2506.05233, section 2: the least squares themselves."""
+    heads, width = config["H"], x.shape[1]
+    maps = np.where(real[:, None], np.concatenate([linear(p, x, name) for name in "qk"], 1), 0)
+    gamma = np.where(real[:, None], sigmoid(x @ p["Wa"] + p["ba"]), 1)
+    beta = np.where(real[:, None], sigmoid(x @ p["Wb"] + p["bb"]), 0)
+    ridge = split(0.25 + softplus(p["l"])[None], heads)[:, 0]
+
+    def scan(maps, v, gamma, beta):
+        mixed = silu(convolve(maps, p["conv"]))
+        q, k, v = unit(split(mixed[:, :width], heads)), unit(split(mixed[:, width:], heads)), split(v, heads)
+        out = np.zeros((len(x), heads, v.shape[2]), complex)
+        for h in range(heads):
+            seen, held = np.zeros((k.shape[2], k.shape[2]), complex), np.zeros((k.shape[2], v.shape[2]), complex)
+            for t in range(len(x)):
+                seen = gamma[t, h] * seen + beta[t, h] * np.outer(k[h, t], k[h, t])
+                held = gamma[t, h] * held + beta[t, h] * np.outer(k[h, t], v[h, t])
+                out[t, h] = q[h, t] @ np.linalg.solve(seen + np.diag(ridge[h]), held)
+        return out
+
+    out = both_ways(config, scan, maps, linear(p, x, "v"), gamma, beta)
+    return linear(p, rms_norm(out, p["gain"]).reshape(len(x), -1), "o")
+
+
 def hgrn2(config, p, x, y, real, keys_real):
     """2404.07904, section 3, with lower bounds in all layers but the first."""
     heads = config["H"]
@@ -276,12 +320,18 @@ def shapes_of(config, d):
         shapes |= projections(inner, bias, ("o", d)) | {"Wdt": (d, heads), "bdt": (heads,), "A": (heads,), "D": (heads,)}
         return shapes | {"conv": (config["convolution"], inner + 2 * states), "bconv": (inner + 2 * states,),
                          "gain": (inner,), "M": (heads, config["levels"])}
+    if kind == "path":
+        shapes = projections(d, bias, ("q", d), ("k", d), ("v", d), ("o", d))
+        return shapes | {"W1": (d, config["rank"]), "W2": (config["rank"], d), "Wb": (d, heads), "bb": (heads,),
+                         "conv": (config["convolution"], d)}
+    if kind == "mesa_net":
+        shapes = projections(d, bias, ("q", d), ("k", d), ("v", d), ("o", d)) | projections(d, True, ("a", heads), ("b", heads))
+        return shapes | {"conv": (config["convolution"], 2 * d), "l": (d,), "gain": (d // heads,)}
     if kind == "hgrn2":
         shapes = projections(d, bias, ("q", d), ("f", d), ("v", d), ("o", d)) | {"gain": (d,)}
         return shapes | ({"g": (d,)} if config.get("layer", 0) else {})
     if kind == "gated_slot":
-        slots = config["slots"] or d // heads
-        return projections(d, bias, ("q", d), ("k", d), ("v", d), ("a", heads * slots), ("o", d)) | {"gain": (d,)}
+        return projections(d, bias, ("q", d), ("k", d), ("v", d), ("a", heads * config["slots"]), ("o", d)) | {"gain": (d,)}
     if kind == "based":
         width = heads * config["features"]
         return projections(d, bias, ("q", width), ("k", width), ("v", d), ("o", d))
@@ -296,7 +346,7 @@ def shapes_of(config, d):
 
 
 FUNCTIONS = {"delta_product": delta_product, "gated_deltanet2": gated_deltanet2, "comba": comba, "hgrn2": hgrn2, "rwkv6": rwkv6, "gated_slot": gated_slot, "based": based,
-             "mlstm": mlstm, "log_linear": log_linear}
+             "mlstm": mlstm, "log_linear": log_linear, "path": path, "mesa_net": mesa_net}
 
 PRODUCT = {"rules": 2, "reflect": True, "gated": True, "value_width": 1, "convolution": 4}
 TWO_RATES = {"reflect": False, "value_width": 1, "convolution": 4, "gate_rank": 3}
@@ -320,13 +370,19 @@ CASES = [
     ("rwkv6__causal", {"causal": True, "mix_rank": 2, "rank": 3}, 37, 2),
     ("rwkv6__causal_pad", {"causal": True, "pad": True, "mix_rank": 3, "rank": 2, "bias": False}, 11, 4),
     ("rwkv6__both_ways_pad", {"pad": True, "mix_rank": 2, "rank": 3}, 9, 2),
-    ("gated_slot__causal", {"causal": True, "slots": 0, "temperature": 8}, 37, 2),
+    ("gated_slot__causal", {"causal": True, "slots": 4, "temperature": 8}, 37, 2),
     ("gated_slot__causal_pad", {"causal": True, "pad": True, "slots": 3, "temperature": 1, "bias": False}, 21, 4),
     ("gated_slot__both_ways_pad", {"pad": True, "slots": 5, "temperature": 4}, 18, 2),
     ("log_linear__causal", {"causal": True, **LEVELS}, 37, 2),
     ("log_linear__causal_pad", {"causal": True, "pad": True, **LEVELS, "expand": 1, "levels": 2, "bias": False}, 13, 4),
     ("log_linear__both_ways_pad", {"pad": True, **LEVELS, "state": 2}, 9, 2),
     ("log_linear__long_causal_hole", {"pad": True, "hole": True, "causal": True, **LEVELS, "expand": 1}, 70, 2),
+    ("path__causal", {"causal": True, "rank": 3, "convolution": 3}, 19, 2),
+    ("path__causal_pad", {"causal": True, "pad": True, "rank": 2, "convolution": 2, "bias": False}, 11, 4),
+    ("path__both_ways_pad", {"pad": True, "rank": 4, "convolution": 3}, 9, 2),
+    ("mesa_net__causal", {"causal": True, "iterations": 30, "convolution": 4}, 37, 2),
+    ("mesa_net__causal_pad", {"causal": True, "pad": True, "iterations": 8, "convolution": 2, "bias": False}, 11, 4),
+    ("mesa_net__both_ways_pad", {"pad": True, "iterations": 12, "convolution": 4}, 9, 2),
     ("mlstm__causal", {"causal": True}, 37, 2),
     ("mlstm__causal_pad", {"causal": True, "pad": True, "bias": False}, 11, 4),
     ("mlstm__both_ways_pad", {"pad": True}, 9, 2),

@@ -1,9 +1,8 @@
-#include "heed/models/attention/shared/log_linear.h"
-
 #include <algorithm>
 #include <vector>
 
 #include "heed/autograd/ops.h"
+#include "heed/models/attention/shared/token_sums.h"
 
 namespace heed {
 namespace {

@@ -47,11 +47,11 @@ Tensor tokens_before(const Tensor& x, Tensor* last) {
   return slice(joined, 1, 0, length);
 }
 
-Tensor row_of_features(std::int64_t count, const std::function<double(std::int64_t n)>& value) {
-  if (ShapesOnly::active()) return ShapesOnly::tensor({count});
+Tensor first_values(const Shape& shape, const std::function<double(std::int64_t n)>& value) {
+  if (ShapesOnly::active()) return ShapesOnly::tensor(shape);
   std::vector<float> numbers;
-  for (std::int64_t n = 0; n < count; ++n) numbers.push_back(static_cast<float>(value(n)));
-  return Tensor::from(numbers, {count});
+  for (std::int64_t n = 0; n < shape.count(); ++n) numbers.push_back(static_cast<float>(value(n)));
+  return Tensor::from(numbers, shape);
 }
 
 Tensor first_decay_rates(std::int64_t heads, Initialiser& initialiser) {

@@ -15,6 +15,20 @@ namespace heed {
 /// the sum of both directions' outputs; without a delta rule, a query's own token counts once.
 Tensor recurrence_output(Recurrence of, bool causal, Tensor* state);
 
+/// Log-linear attention: "Log-linear attention", Guo et al. 2025, arXiv 2506.04761, section 3. Instead
+/// of one state, a token t = 0, 1, ... reads one for each level l of a Fenwick tree, the larger the
+/// more distant its tokens are:
+///
+///   o_t = lambda^0_t (q_t k_t) v_t + sum over l with bit l - 1 of t set: lambda^l_t q_t S^l_t
+///
+/// S^l_t sums e^{g_{j+1} + ... + g_t} k_j^T v_j over 2^(l-1) consecutive tokens, which end where
+/// those of the next lower level begin, and at level 0 there is the token itself. O(N log N) time;
+/// decoding keeps at most log2(N) + 1 states. `of` has a query, key, value and log_decay [B, H, N];
+/// `scales` is lambda [B, H, N, m], whose last column holds for all higher levels, too. Causal: the
+/// states are in the parts of `cache` (null: the sequence is whole). Bidirectional: the sum of both
+/// directions' outputs, in which a query's own token counts once.
+Tensor log_linear_output(const Recurrence& of, const Tensor& scales, bool causal, AttentionCache* cache);
+
 /// Attention that is a recurrence over the tokens, so decoding continues from a state.
 class RecurrentAttention : public Attention {
  public:
@@ -51,8 +65,8 @@ class ShortConvolution : public Module {
 /// [B, 1, d] (undefined: 0), and becomes that of these; null: a whole sequence.
 Tensor tokens_before(const Tensor& x, Tensor* last);
 
-/// Initial values [count], a function of the feature's index.
-Tensor row_of_features(std::int64_t count, const std::function<double(std::int64_t n)>& value);
+/// Initial values, a function of an element's index.
+Tensor first_values(const Shape& shape, const std::function<double(std::int64_t n)>& value);
 
 /// Initial values for H heads that fade as e^( -e^A softplus(x + b) ), as in Mamba-2's code: e^A
 /// from U(1, 16), and softplus(b) from e^U(log 0.001, log 0.1).
