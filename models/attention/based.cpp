@@ -34,7 +34,7 @@ class Based : public Attention {
  public:
   explicit Based(const AttentionConfig& config)
       : Attention(config),
-        features_(config.options.take_integer("features", 16, 1, 256)),
+        features_(config.options.take_integer("features", 16, 1, 64)),
         query_(*this, "query", config.width, config.heads * features_, config.bias, initialiser_),
         key_(*this, "key", config.width, config.heads * features_, config.bias, initialiser_),
         value_(*this, "value", config.width, config.inner_width(), config.bias, initialiser_),

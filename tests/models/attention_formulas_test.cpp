@@ -368,15 +368,31 @@ TEST_CASE("DeltaNet: in single precision it keeps its digits where all keys are 
   CHECK(worst_difference(cast(single, DType::f64), exact) < 1e-4 * max(abs(exact)).item());
 }
 
-TEST_CASE("delta rules: features that fade at once, beside others that stay, in either precision") {
-  for (const std::string name : {"kimi_delta", "gated_deltanet"}) {
+TEST_CASE("recurrences: features that fade at once, beside others that stay, in either precision") {
+  struct Row {
+    std::string name, parameter = "decay_step";
+    double added = 1e3;  // to every other element; e^(c_i - c_j) would be e^16000
+  };
+  const Row rows[] = {{"kimi_delta"},
+                      {"gated_deltanet"},
+                      {"delta_product"},
+                      {"gated_deltanet2"},
+                      {"comba"},
+                      {"mamba2", "first_step"},
+                      {"log_linear", "first_step"},
+                      {"hgrn2", "forget.bias", -1e3},
+                      {"rwkv6", "first_decay", 20},
+                      {"gated_slot", "control.bias", -1e3},
+                      {"mlstm", "first_forget", -1e3},
+                      {"mesa_net", "decay.bias", -1e3}};
+  for (const auto& [name, changed, added] : rows) {
     for (const bool causal : {true, false}) {
       CAPTURE_ALL(name, causal);
       const auto layer = layer_of(name, causal);
       for (const NamedTensor& entry : layer->parameters()) {
-        if (entry.name != "decay_step") continue;
+        if (entry.name != changed) continue;
         Doubles steps = entry.tensor->to_doubles();
-        for (std::size_t i = 0; i < steps.size(); i += 2) steps[i] += 1e3;  // e^(c_i - c_j) would be e^16000
+        for (std::size_t i = 0; i < steps.size(); i += 2) steps[i] += added;
         *entry.tensor = parameter(Tensor::from(steps, entry.tensor->shape()));
       }
       const Tensor x = parameter(normal_numbers(23, {1, 80, width}, 6));
