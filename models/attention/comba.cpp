@@ -8,7 +8,7 @@
 //   q, k = unit( silu( conv(X Wq) ) ), unit( silu( conv(X Wk) ) ),   v = silu( conv(X Wv) )
 //   O = ( sigmoid(X Wg) * merge(RMSNorm(o)) ) Wo       one vector of gains for all heads
 //
-// unit, conv and the state are those of gated_deltanet.cpp. Decoding keeps S and c - 1 inputs of conv.
+// unit, conv and the state are those of gated_deltanet.cpp. Decoding keeps S and the last inputs of conv.
 //
 // The decay before the feedback, the gate and phi, from 1, follow the authors' code, in
 // flash-linear-attention. Departures: its q - c f k and f k become unit vectors, which cancels f in the

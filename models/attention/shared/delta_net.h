@@ -33,11 +33,10 @@ class DeltaNet : public RecurrentAttention {
   explicit DeltaNet(const AttentionConfig& config, const DeltaRule& rule = {});
 
   /// merge(RMSNorm(o)) [B, N, e d]; maps are those of X by Wq, Wk, Wv and Wb (by feature: Wb has
-  /// the columns of b, then of w). log alpha is [B, N,
-  /// H], or [B, N, d] with a number for each feature of the keys; undefined: 0. Padded tokens write
-  /// nothing, fade nothing and are 0 for conv. Dropout drops tokens from what is written. Without
-  /// `causal`, o is the sum of both directions'. The cache holds S in `key`, and in `value` the
-  /// last inputs of conv.
+  /// the columns of b, then of w). log alpha is [B, N, H], or [B, N, d] with a number for each
+  /// feature of the keys; undefined: 0. Padded tokens write nothing, fade nothing and are 0 for
+  /// conv. Dropout drops tokens from what is written. Without `causal`, o is the sum of both
+  /// directions'. The cache holds S in `key`, and in `value` the last inputs of conv.
   Tensor recurred(const std::vector<Tensor>& maps, const Tensor& log_alpha, const Tensor& mask,
                   AttentionCache* cache, Context& context) const;
 
