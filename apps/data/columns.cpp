@@ -349,7 +349,9 @@ class ColumnFinder {
     if (given_.pairs || !texts_.empty()) return;
     texts_ = free_places(Content::texts);
     if (texts_.empty()) texts_ = free_places();
-    check(!texts_.empty(), sample_.origin, ": the rows have a label, but no text");
+    check(!texts_.empty(), sample_.origin, ": the rows have a label, but no text",
+          sample_.names.size() == 1 ? ": they have a single field; is data.format right, or data.delimiter?"
+                                    : "");
     for (const std::size_t place : texts_) take(place);
   }
 

@@ -147,6 +147,7 @@ LabelledText read_labelled_table(const FileInput& input) {
   const bool weighted = !options.weight_column.empty();
   const auto take = [&](const TableCells& row) {
     const std::span<std::string> cells = std::span(row.cells).first(row.cells.size() - (weighted ? 1 : 0));
+    if (options.format != "jsonl") cells[0].erase(cells[0].find_last_not_of(' ') + 1);  // of the label
     if (options.drop_missing && lacks_something(cells, needs_label ? 0 : 1, before)) {
       if (input.report) ++input.report->missing;
       return;

@@ -36,11 +36,13 @@ void read_rows(TextLines& lines, const TakeRow& take,
     }
     row.fields.clear();
     row.line = lines.number();
-    read(*line, row);
-    if (width == 0) width = row.fields.size();
-    check(row.fields.size() == width, lines.origin(), ":", row.line, ": the row has ", row.fields.size(),
-          " fields, but the first row has ", width);
-    take(row);
+    const bool is_good = lines.reads_row([&] {
+      read(*line, row);
+      if (width == 0) width = row.fields.size();
+      check(row.fields.size() == width, lines.origin(), ":", row.line, ": the row has ", row.fields.size(),
+            " fields, but the first row has ", width);
+    });
+    if (is_good) take(row);
   }
   check(width > 0, lines.origin(), ": there are ", lines.number(), " lines, but all are blank");
 }
@@ -421,10 +423,8 @@ class MemberPicker {
     waits_ = options.choose != nullptr;
   }
 
-  void line(std::string text, std::size_t number) {
-    const std::string place = concat_text(origin_, ":", number);
-    Line line{parse_written_json<Json>(text, place), std::move(text), number};
-    check(line.object.is_object(), place, ": expected a JSON object, not ", line.object.type_name());
+  void take(Json object, std::string text, std::size_t number) {
+    Line line{std::move(object), std::move(text), number};
     if (!std::exchange(is_begun_, true)) begin(line.object);
     if (!waits_) return pick(line);
     waiting_bytes_ += line.text.size();
@@ -509,12 +509,31 @@ void rows_of_json_lines(const TextInput& input, const TableOptions& options, con
   check(options.header != Header::present, input.origin,
         ": a header is for csv and tsv; each line of jsonl names its columns");
   MemberPicker picker(options, take, input.origin);
+  const auto check_object = [&](const Json& object, std::size_t number) {
+    check(object.is_object(), input.origin, ":", number, ": expected a JSON object, not ",
+          object.type_name());
+  };
+  std::string array;  // of a file that is one array of objects
   while (const auto line = lines.next()) {
-    if (line->empty())
+    if (line->empty()) {
       lines.leave_out();
-    else
-      picker.line(std::string(*line), lines.number());
+    } else if (!array.empty() || (lines.number() == 1 && line->starts_with('['))) {
+      array.append(*line).append("\n");
+    } else {
+      Json object;
+      const bool is_good = lines.reads_row([&] {
+        object = parse_written_json<Json>(std::string(*line), lines.place());
+        check_object(object, lines.number());
+      });
+      if (is_good) picker.take(std::move(object), std::string(*line), lines.number());
+    }
   }
+  if (!array.empty())
+    for (std::size_t number = 0; Json & object : parse_written_json<Json>(array, input.origin)) {
+      check_object(object, ++number);
+      std::string text = object.dump();
+      picker.take(std::move(object), std::move(text), number);
+    }
   check(picker.finish(), input.origin, ": there are ", lines.number(), " lines, but all are blank");
 }
 
@@ -582,7 +601,7 @@ std::string table_format(const std::filesystem::path& path) {
   const std::filesystem::path name = path.extension() == ".gz" ? path.stem() : path.filename();
   for (const std::string& format : table_formats())
     if (name.extension() == "." + format) return format;
-  return "";
+  return name.extension() == ".json" ? "jsonl" : "";
 }
 
 void read_table_rows(const TextInput& input, const TableOptions& options, const TakeCells& take,

@@ -113,10 +113,10 @@ enum class Header { detected, present, absent };
 
 /// The layout of a table file, and the columns to read from it. Formats:
 /// - csv, tsv: see read_csv and read_tsv; columns have numbers, and names if there is a header;
-/// - jsonl: one JSON object per line, whose members are the columns: texts, numbers, true and
-/// false; "a.b" is the member b of the object a.
+/// - jsonl: one JSON object per line, or one array of objects, whose members are the columns: texts,
+/// numbers, true and false; "a.b" is the member b of the object a.
 struct TableOptions {
-  std::string format = {};  ///< "": from the file name: .csv, .tsv, .jsonl, each also with .gz
+  std::string format = {};  ///< "": from the file name: .csv, .tsv, .jsonl, .json, each also with .gz
   /// Whether csv and tsv have a header; giving a column by name implies one.
   Header header = Header::detected;
   std::string delimiter = {};  ///< of csv: "comma", "semicolon", "tab"; "": detected (read_csv)

@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "heed/base/error.h"
+
 #include "heed/text/text_list.h"
 
 namespace heed {
@@ -47,11 +49,14 @@ enum class Encoding { utf8, latin1, cp1252 };
 /// Invalid bytes are an Error, or replaced by one U+FFFD for each ill-formed sequence of UTF-8 (see
 /// unicode::CodePoint) or undefined byte of cp1252.
 enum class BadBytes { error, replace };
+/// A row of a table that cannot be read is an Error, or left out and counted.
+enum class BadRows { error, drop };
 
 /// The options of all text readers.
 struct TextOptions {
   Encoding encoding = Encoding::utf8;
   BadBytes bad_bytes = BadBytes::error;
+  BadRows bad_rows = BadRows::error;
   /// The largest size of a file, unpacked.
   std::uint64_t max_bytes = std::uint64_t{4} << 30;
   /// The longest line, line end included, when a text is read by lines.
@@ -63,6 +68,8 @@ struct ReadReport {
   std::int64_t replaced = 0;              ///< bytes replaced by U+FFFD
   std::int64_t blank = 0;                 ///< blank lines left out, in tables and in parallel texts
   std::int64_t missing = 0;               ///< rows left out because they lack a label or a text
+  std::int64_t bad_rows = 0;              ///< rows left out because they cannot be read
+  std::string first_bad_row = {};         ///< why
   std::vector<std::string> remarks = {};  ///< what was detected about a file
 };
 
@@ -194,6 +201,21 @@ class TextLines {
   /// Counts the line as left out because it is empty.
   void leave_out() {
     if (report_ != nullptr) ++report_->blank;
+  }
+  /// Calls read(), which reads the row of the present line. If it throws an Error and bad rows are
+  /// to be dropped, counts the row and returns false. A row that took further lines is not dropped.
+  bool reads_row(const auto& read) {
+    const std::size_t line = number_;
+    try {
+      read();
+      return true;
+    } catch (const Error& error) {
+      if (options_.bad_rows == BadRows::error)
+        fail(error.what(), "; data.on_bad_rows=drop leaves such rows out");
+      if (number_ != line) throw;
+      if (report_ != nullptr && report_->bad_rows++ == 0) report_->first_bad_row = error.what();
+      return false;
+    }
   }
 
  private:

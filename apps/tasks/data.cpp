@@ -32,8 +32,8 @@ void check_used(const Setting& setting, Reads reads) {
   using Names = std::vector<std::string_view>;
   static const std::vector<std::pair<Names, std::vector<Reads>>> uses = {
       {{"encoding", "on_bad_bytes", "max_bytes"}, {parts, pairs, table, rows, parallel, lines}},
-      {{"format", "header", "delimiter", "labels", "label_column", "text_columns", "first_column",
-        "second_column", "source_column"},
+      {{"format", "header", "delimiter", "on_bad_rows", "labels", "label_column", "text_columns",
+        "first_column", "second_column", "source_column"},
        {parts, table, rows}},
       {{"missing", "target_column"}, {parts, table}},
       {{"weight_column"}, {parts}}};

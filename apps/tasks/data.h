@@ -351,6 +351,10 @@ void visit_delimiter(auto&& visit, std::string& delimiter) {
   names.insert(names.begin(), "");
   visit(delimiter, "delimiter", names, "Field separator of csv; empty: detected in the first line");
 }
+void visit_bad_rows(auto&& visit, BadRows& bad_rows) {
+  visit(bad_rows, "on_bad_rows", {"error", "drop"},
+        "Tables: whether a row that cannot be read is an error, or is dropped and reported");
+}
 
 /// The settings below "data" that name files of pairs: a table for each part, or two files of
 /// lines.
@@ -386,6 +390,7 @@ void for_each_setting(auto&& visit, PairFiles& files) {
   visit(files.format, "format", formats, "Format of tables; empty: from the file name");
   visit_header(visit, files.header);
   visit_delimiter(visit, files.delimiter);
+  visit_bad_rows(visit, files.text.bad_rows);
   visit(
       files.source_column, "source_column",
       "Column of the sources: a number from 1, or a name; empty: \"source\", or 1 if there is no such name");

@@ -61,6 +61,7 @@ void for_each_setting(auto&& visit, LabelledData& data) {
   for_each_setting(visit, data.reading.text);
   visit_header(visit, data.reading.header);
   visit_delimiter(visit, data.reading.delimiter);
+  visit_bad_rows(visit, data.reading.text.bad_rows);
   visit(data.missing, "missing", {"error", "drop"},
         "Tables: whether a row without a label or text (empty; in jsonl, null) is an error, or is dropped "
         "and reported");

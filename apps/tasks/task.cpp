@@ -93,6 +93,9 @@ void Task::remark_on_reading(const ReadReport& report) {
   if (report.blank > 0) remark(concat_text(report.blank, " blank lines of the data were left out"));
   if (report.missing > 0)
     remark(concat_text(report.missing, " rows without a label or a text were left out (data.missing)"));
+  if (report.bad_rows > 0)
+    remark(concat_text(report.bad_rows,
+                       " rows that cannot be read were left out; the first: ", report.first_bad_row));
   remark_all(report.remarks);
 }
 

@@ -180,6 +180,35 @@ TEST_CASE("CSV that is not well formed is named with its line") {
   CHECK(contains(error(""), "empty"));
 }
 
+TEST_CASE("Rows that cannot be read are errors, or dropped and counted; an array of objects is a table") {
+  const auto read = [](const std::string& name, const std::string& content, BadRows bad_rows) {
+    LabelledOptions options;
+    options.text.bad_rows = bad_rows;
+    ReadReport report;
+    const LabelledText text = read_labelled_text(TextInput(content, name), options, &report);
+    return std::tuple(text.size(), report.bad_rows, report.first_bad_row);
+  };
+  const std::string csv = "label,text\na ,x y\nb,5\" z\nb,u v,w\nb,w x\na,z y\n";
+  CHECK_ERROR(read("f.csv", csv, BadRows::error),
+              "f.csv:3: a quote inside an unquoted field: 5\" z; data.on_bad_rows=drop");
+  const auto expected = std::tuple(std::size_t{3}, std::int64_t{2},
+                                   std::string("f.csv:3: a quote inside an unquoted field: 5\" z"));
+  CHECK(read("f.csv", csv, BadRows::drop) == expected);
+  CHECK_ERROR(read("f.csv", csv + "b,\"open\nb,c d\n", BadRows::drop),
+              "f.csv:7: a quoted field is never closed");
+  CHECK_ERROR(read("f.tsv", "label;text\na;x y\n", BadRows::error), "a single field; is data.format right");
+  const std::string lines =
+      "{\"label\": \"a\", \"text\": \"x y\"}\n{\"label\": \n7\n{\"label\": \"b\", \"text\": \"z\"}\n";
+  CHECK(std::get<1>(read("f.jsonl", lines, BadRows::drop)) == 2);
+  const std::string array = "[{\"label\": \"a \", \"text\": \"x y\"},\n {\"label\": \"b\", \"text\": \"z\"}]";
+  CHECK(std::get<0>(read("f.json", array, BadRows::error)) == 2);
+  CHECK_ERROR(read("f.json", "[{\"label\": \"a\", \"text\": \"x\"}, 7]", BadRows::drop),
+              "f.json:2: expected a JSON object, not number");
+  // A label of csv loses spaces at its end; one of JSON keeps them.
+  CHECK(read_labelled_text(TextInput("label,text\na ,x y\na,z\n", "f.csv")).labels[0] == "a");
+  CHECK(read_labelled_text(TextInput(array, "f.json")).labels[0] == "a ");
+}
+
 TEST_CASE("Labelled CSV: any column may be the label, and several may be the text") {
   const TemporaryFolder folder;
   const fs::path path =
