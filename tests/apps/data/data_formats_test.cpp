@@ -220,7 +220,8 @@ TEST_CASE("JSON lines: members are columns; texts, numbers, true and false are t
   check_message([&] { jsonl(bytes, {"more"}); }, "f:1: there is no \"more\" among \"t\", \"n\", \"x\"");
   check_message([] { jsonl("{\"a\": 1}\n{\"b\": 1}\n"); }, "f:2: there is no \"a\"");
   check_message([] { jsonl("{\"a\": null}\n"); }, "f:1: \"a\" must be");
-  check_message([] { jsonl("[1]\n"); }, "f:1: expected a JSON object, not array");
+  check_message([] { jsonl("[1]\n"); }, "f:1: expected a JSON object, not number");
+  check_message([] { jsonl("{\"a\": 1}\n[1]\n"); }, "f:2: expected a JSON object, not array");
   check_message([] { jsonl("{\"a\": 1}\n{\"a\": \n"); }, "f:2 is not valid JSON");
   check_message([] { jsonl("{\"a\": \"caf\xe9\"}\n"); }, "f:1: byte");
   check_message([] { jsonl("{\"a\": 1}\n{\"a\": 1, \"b\": {\"a\": 2}, \"a\": 3}\n"); },
