@@ -41,11 +41,13 @@ void for_each_setting(auto&& visit, TransformerConfig& c) {
   visit(c.word_dropout, "word_dropout", 0, below_one, "Dropout of whole input tokens of an encoder");
   visit(c.attention_dropout, "attention_dropout", 0, below_one, "Dropout on attention weights");
   visit(c.activation_dropout, "activation_dropout", 0, below_one, "Dropout inside the feed-forward layers");
-  visit(c.activation, "activation", {"relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu"},
-        "Activation of the feed-forward layers; swiglu and geglu are gated, with one more linear map");
+  visit(c.activation, "activation", {"relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh"},
+        "Activation of the feed-forward layers; swiglu, geglu and geglu_tanh are gated, with one more linear "
+        "map");
   visit(c.feed_forward_bias, "feed_forward_bias", "Use biases in the feed-forward layers");
-  visit(c.norm, "norm", {"post", "pre"},
-        "post: LN(x + f(x)); pre: x + f(LN(x)), with a final norm after each stack");
+  visit(c.norm, "norm", {"post", "pre", "sandwich"},
+        "post: LN(x + f(x)); pre: x + f(LN(x)); sandwich: x + LN(f(LN(x))); the last two with a final norm "
+        "after each stack");
   visit(c.norm_kind, "norm_kind", {"layer", "rms"},
         "layer: layer normalisation; rms: only by the root mean square");
   visit(c.positions, "positions",
@@ -62,6 +64,20 @@ void for_each_setting(auto&& visit, TransformerConfig& c) {
   visit(c.rotary_length, "rotary_length", 0, most_length,
         "rotary: rotary_factor slows down only pairs with at most one full rotation in this many tokens, and "
         "partly pairs with up to four (Llama 3.1); 0: all pairs");
+  visit(c.rotary_scaling, "rotary_scaling", {"llama3", "dynamic", "yarn", "longrope"},
+        "rotary: how rotary_factor acts; llama3: as rotary_length says; dynamic: the base grows with texts "
+        "beyond rotary_length; yarn: like llama3, by the number of a pair, with larger queries and keys; "
+        "longrope: a factor for each pair (rotary_short, rotary_long)");
+  visit(c.rotary_few_turns, "rotary_few_turns", 0, 1e6,
+        "rotary: rotations in rotary_length tokens up to which a pair is slowed down by the whole factor");
+  visit(c.rotary_many_turns, "rotary_many_turns", 0, 1e6,
+        "rotary: rotations in rotary_length tokens from which a pair stays as it is; 0: 4, or 32 with yarn");
+  visit(c.rotary_amplitude, "rotary_amplitude", 0, 1e6,
+        "rotary: factor of rotated queries and keys; 0: 1, or what yarn and longrope prescribe");
+  visit(c.rotary_share, "rotary_share", 0, 1, "rotary: share of the elements of a head that rotate");
+  visit(c.rotary_short, "rotary_short",
+        "longrope: by how much each pair is slowed down up to rotary_length tokens; numbers between commas");
+  visit(c.rotary_long, "rotary_long", "longrope: the same for longer texts");
   visit(c.embedding_norm, "embedding_norm", "Normalise embeddings before the first layer");
   visit(c.token_types, "token_types", 0, 65536,
         "Number of token types, with a learned vector for the tokens of the first, second, ... text of an "
@@ -69,6 +85,7 @@ void for_each_setting(auto&& visit, TransformerConfig& c) {
   visit(c.tie_embeddings, "tie_embeddings", {"none", "decoder", "all"},
         "Weight tying; decoder: output layer and target embedding; all: also the source embedding");
   visit(c.output_bias, "output_bias", "Use a bias in the output layer of a decoder");
+  visit(c.output_cap, "output_cap", 0, 1e6, "Soft cap c of the output logits, c tanh(logit / c); 0: none");
   visit(c.output_transform, "output_transform",
         "masked: add a linear layer and a norm before the output layer");
   visit(c.pointer, "pointer", "Pointer network: the decoder can copy tokens of its source");

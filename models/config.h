@@ -52,12 +52,13 @@ struct TransformerConfig {
   double word_dropout = 0;        ///< on whole tokens of an encoder's input
   double attention_dropout = 0;   ///< on attention weights
   double activation_dropout = 0;  ///< inside the feed-forward layers
-  /// "relu", "gelu", "gelu_tanh", "silu", or the gated "swiglu" and "geglu" (arXiv 2002.05202),
-  /// which add a map to each feed-forward layer. Where no gate exists (LocalLayer,
+  /// "relu", "gelu", "gelu_tanh", "silu", or the gated "swiglu", "geglu" and "geglu_tanh" (arXiv
+  /// 2002.05202), which add a map to each feed-forward layer. Where no gate exists (LocalLayer,
   /// output_transform), silu and gelu replace them.
   std::string activation = "relu";
   bool feed_forward_bias = true;  ///< the maps of the feed-forward layers have biases
-  /// "post": LN(x + f(x)); "pre": x + f(LN(x)), with a final norm after each stack.
+  /// "post": LN(x + f(x)); "pre": x + f(LN(x)); "sandwich": x + LN'(f(LN(x))) (Ding et al. 2021,
+  /// arXiv 2105.13290, section 2.4). The last two have a final norm after each stack.
   std::string norm = "post";
   std::string norm_kind = "layer";  ///< "layer" or "rms" (arXiv 1910.07467)
   /// "sinusoidal", "sinusoidal_halves", "learned" or "none"; or, within attention, "rotary",
@@ -69,6 +70,14 @@ struct TransformerConfig {
   double rotary_base = 10000;      ///< of rotary positions: RotaryAngles::base
   double rotary_factor = 1;        ///< RotaryAngles::factor
   std::int64_t rotary_length = 0;  ///< RotaryAngles::length
+  /// RotaryAngles::scaling: "llama3", "dynamic", "yarn" or "longrope".
+  std::string rotary_scaling = "llama3";
+  double rotary_few_turns = 1;   ///< RotaryAngles::few_turns
+  double rotary_many_turns = 0;  ///< RotaryAngles::many_turns
+  double rotary_amplitude = 0;   ///< RotaryAngles::amplitude
+  double rotary_share = 1;       ///< RotaryAngles::share
+  /// RotaryAngles::short_factors and long_factors, numbers separated by commas.
+  std::string rotary_short = "", rotary_long = "";
   /// LN(embedding + positions + type), before dropout (BERT).
   bool embedding_norm = false;
   /// Number of vectors that mark the tokens of the first, second, ... text of an input (BERT); 0:
@@ -77,6 +86,7 @@ struct TransformerConfig {
   /// "decoder": the output map is the target embedding; "all": it is also the source embedding.
   std::string tie_embeddings = "none";
   bool output_bias = false;  ///< the output map of a decoder has a bias
+  double output_cap = 0;     ///< bounds the output logits (VocabularyHead); 0: no bound
   /// Masked language models: a map and a norm between encoder and output, LN(act(W x + b)) (BERT).
   bool output_transform = false;
   /// Encoder-decoders: the decoder may copy tokens of its source (Pointer).

@@ -78,9 +78,14 @@ Tensor LanguageModelSteps::step(const Tensor& tokens) {
         added.size());
   for (std::size_t row = 0; row < added.size(); ++row) texts_[row].push_back(added[row]);
   const std::size_t end = texts_.front().size();
-  if (state_.position < length_) return model_.step(tokens, state_, context_);
-  state_ = model_.start();
-  return read(texts_, end - static_cast<std::size_t>(std::max<std::int64_t>(length_ / 2, 1)));
+  const TransformerConfig& config = model_.config();
+  std::int64_t kept = state_.position + 1;
+  if (state_.position >= length_)
+    kept = std::max<std::int64_t>(length_ / 2, 1);
+  else if (config.rotary_scaling != "longrope" || state_.position != config.rotary_length)
+    return model_.step(tokens, state_, context_);
+  state_ = model_.start();  // at rotary_length, the keys that were read have the angles of shorter texts
+  return read(texts_, end - static_cast<std::size_t>(kept));
 }
 
 void LanguageModelSteps::reorder(std::span<const std::int32_t> rows) {

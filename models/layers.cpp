@@ -136,7 +136,7 @@ Activation find_activation(std::string_view name) {
 }
 
 bool is_gated(Activation activation) {
-  return activation == Activation::swiglu || activation == Activation::geglu;
+  return activation >= Activation::swiglu;
 }
 
 UnaryOp activation_op(Activation activation) {
@@ -145,6 +145,7 @@ UnaryOp activation_op(Activation activation) {
     case Activation::geglu:
       return UnaryOp::gelu;
     case Activation::gelu_tanh:
+    case Activation::geglu_tanh:
       return UnaryOp::gelu_tanh;
     case Activation::silu:
     case Activation::swiglu:
@@ -177,6 +178,7 @@ FeedForward::FeedForward(const TransformerConfig& config, Initialiser& initialis
 Tensor FeedForward::hidden(const Tensor& x) const {
   if (!gate_) return apply(activation_, input_(x));
   const std::vector<Tensor> both = Linear::each({gate_.get(), &input_}, x);
+  if (activation_ == Activation::geglu_tanh) return gelu_tanh(both[0]) * both[1];
   return activation_ == Activation::swiglu ? swiglu(both[0], both[1]) : geglu(both[0], both[1]);
 }
 

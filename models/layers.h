@@ -89,13 +89,12 @@ class LayerNorm : public Norm {
 };
 
 /// The nonlinearities of a feed-forward layer, in the order of the setting's choices.
-enum class Activation { relu, gelu, gelu_tanh, silu, swiglu, geglu };
+enum class Activation { relu, gelu, gelu_tanh, silu, swiglu, geglu, geglu_tanh };
 /// The activation with this name; throws with the nearest name when there is none.
 Activation find_activation(std::string_view name);
 /// True for activations that multiply the activated gate with a second map of the input.
 bool is_gated(Activation activation);
-/// Returns the op that is applied to single elements; for a gated activation that of its gate, silu
-/// or gelu.
+/// Returns the op that is applied to single elements; for a gated activation that of its gate.
 UnaryOp activation_op(Activation activation);
 /// Applies the activation: unary(activation_op(activation), x).
 Tensor apply(Activation activation, const Tensor& x);

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
+#include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 
 namespace heed {
+
+constexpr std::int64_t rows_of_capped_loss = 256;  // whose logits are in memory at once
 
 static std::size_t longest(std::span<const Tokens> sequences) {
   check(!sequences.empty(), "a batch needs at least one sequence");
@@ -93,7 +96,7 @@ Loss token_loss(const Tensor& hidden, const Tensor& weight, const Tensor& bias, 
 
 VocabularyHead::VocabularyHead(const TransformerConfig& config, const Embedding& embedding,
                                Initialiser& initialiser)
-    : embedding_(embedding) {
+    : embedding_(embedding), cap_(config.output_cap) {
   const Shape& shape = embedding.weight.shape();
   if (config.tie_embeddings == "none")
     add_parameter("weight", own_, initialiser.xavier_uniform(shape[0], shape[1]));
@@ -101,11 +104,24 @@ VocabularyHead::VocabularyHead(const TransformerConfig& config, const Embedding&
 }
 
 Tensor VocabularyHead::operator()(const Tensor& hidden) const {
-  return linear(hidden, weight(), bias);
+  const Tensor logits = linear(hidden, weight(), bias);
+  return cap_ > 0 ? tanh(logits / cap_) * cap_ : logits;
 }
 
 Loss VocabularyHead::loss(const Tensor& hidden, const Targets& targets, double smoothing) const {
-  return token_loss(hidden, weight(), bias, targets, smoothing);
+  if (cap_ == 0) return token_loss(hidden, weight(), bias, targets, smoothing);
+  const Tensor rows = target_rows(hidden, targets);
+  Random random(0);
+  Tensor total;
+  for (std::int64_t begin = 0; begin < targets.count; begin += rows_of_capped_loss) {
+    const std::int64_t end = std::min(begin + rows_of_capped_loss, targets.count);
+    const auto part = [this, smoothing, ids = slice(targets.ids, 0, begin, end)](auto inputs, Random&) {
+      return sum(cross_entropy((*this)(inputs[0]), ids, smoothing));
+    };
+    const Tensor loss = recompute_in_backward(part, {slice(rows, 0, begin, end)}, random);
+    total = total.defined() ? total + loss : loss;
+  }
+  return {total, targets.count};
 }
 
 }  // namespace heed

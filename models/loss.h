@@ -94,7 +94,8 @@ Loss token_loss(const Tensor& hidden, const Tensor& weight, const Tensor& bias, 
 
 /// The output of a language model: logits hidden W^T + b over a vocabulary. W [V, d] is the
 /// embedding, or the parameter "weight" when tie_embeddings is "none". With the setting
-/// output_bias, b is the parameter "bias"; otherwise it is undefined unless the owner sets it.
+/// output_bias, b is the parameter "bias"; otherwise it is undefined unless the owner sets it. With
+/// the setting output_cap c, logits z become c tanh(z / c) (Gemma 2: arXiv 2408.00118, section 2.3).
 class VocabularyHead : public Module {
  public:
   /// The embedding must outlive the head.
@@ -110,6 +111,7 @@ class VocabularyHead : public Module {
   const Tensor& weight() const { return own_.defined() ? own_ : embedding_.weight; }
 
   const Embedding& embedding_;
+  double cap_;  // 0: none
   Tensor own_;  // undefined when tied
 };
 

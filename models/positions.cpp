@@ -5,8 +5,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <numbers>
+#include <optional>
 
 #include "heed/autograd/ops.h"
+#include "heed/base/names.h"
+#include "heed/base/plain_numbers.h"
 
 namespace heed {
 namespace {
@@ -19,22 +22,57 @@ std::vector<double> frequencies(std::int64_t width, double base) {
   return all;
 }
 
-/// Returns the frequencies with the changes that RotaryAngles describes.
-std::vector<double> frequencies(std::int64_t width, const RotaryAngles& angles) {
-  constexpr double few_turns = 1, many_turns = 4;
-  std::vector<double> all = frequencies(width, angles.base);
-  for (double& frequency : all) {
-    const double turns = static_cast<double>(angles.length) * frequency / (2 * std::numbers::pi);
-    const double kept = std::clamp((turns - few_turns) / (many_turns - few_turns), 0.0, 1.0);
-    frequency = (1 - kept) * frequency / angles.factor + kept * frequency;
+double many_turns(const RotaryAngles& angles) {
+  if (angles.many_turns > 0) return angles.many_turns;
+  return angles.scaling == RotaryScaling::yarn ? 32 : 4;
+}
+
+/// Returns f_i for `width` elements of a head, in a text read up to position `end`, with the changes that
+/// RotaryAngles describes.
+std::vector<double> frequencies(std::int64_t width, const RotaryAngles& angles, std::int64_t end) {
+  using enum RotaryScaling;
+  const auto length = static_cast<double>(angles.length), dh = static_cast<double>(width);
+  const double few = angles.few_turns, many = many_turns(angles);
+  double base = angles.base;
+  if (angles.scaling == dynamic && end > angles.length && width > 2)
+    base *= std::pow(angles.factor * static_cast<double>(end) / length - angles.factor + 1, dh / (dh - 2));
+  std::vector<double> all = frequencies(width, base);
+  if (angles.scaling == dynamic) return all;
+  /// The pair, not rounded, that completes so many turns in L tokens.
+  const auto pair = [&](double turns) {
+    return dh * std::log(length / (turns * 2 * std::numbers::pi)) / (2 * std::log(base));
+  };
+  const double first = std::max(std::floor(pair(many)), 0.0), last = std::min(std::ceil(pair(few)), dh - 1);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (angles.scaling == longrope) {
+      all[i] /= (end > angles.length ? angles.long_factors : angles.short_factors)[i];
+      continue;
+    }
+    double kept = (length * all[i] / (2 * std::numbers::pi) - few) / (many - few);
+    if (angles.scaling == yarn)
+      kept = 1 - (static_cast<double>(i) - first) / (first == last ? 0.001 : last - first);
+    kept = std::clamp(kept, 0.0, 1.0);
+    all[i] = (1 - kept) * all[i] / angles.factor + kept * all[i];
   }
   return all;
 }
 
-/// Calls visit(n, i, n f_i) for n < count and each frequency f_i.
-void for_each_angle(std::int64_t count, const std::vector<double>& frequencies, auto&& visit) {
+/// a of RotaryAngles.
+double amplitude(const RotaryAngles& angles) {
+  using enum RotaryScaling;
+  const double growth = std::log(std::max(angles.factor, 1.0));
+  if (angles.amplitude > 0) return angles.amplitude;
+  if (angles.scaling == yarn) return 0.1 * growth + 1;
+  if (angles.scaling == longrope && angles.length > 1)
+    return std::sqrt(1 + growth / std::log(static_cast<double>(angles.length)));
+  return 1;
+}
+
+/// Calls visit(n, i, n f_i) for first <= n < last and each frequency f_i.
+void for_each_angle(std::int64_t first, std::int64_t last, const std::vector<double>& frequencies,
+                    auto&& visit) {
   for (std::size_t i = 0; i < frequencies.size(); ++i)
-    for (std::int64_t n = 0; n < count; ++n)
+    for (std::int64_t n = first; n < last; ++n)
       visit(n, static_cast<std::int64_t>(i), static_cast<double>(n) * frequencies[i]);
 }
 
@@ -81,7 +119,7 @@ Tensor Positions::operator()(std::int64_t begin, std::int64_t count, const Tenso
   const std::int64_t room = table_length(end), pairs = ceil_div(width_, 2);
   const Tensor table = tables_.get(cache_key({room}, like.dtype(), like.device()), [&] {
     std::vector<double> values(static_cast<std::size_t>(room * width_));
-    for_each_angle(room, frequencies(width_, 10000), [&](std::int64_t n, std::int64_t i, double angle) {
+    for_each_angle(0, room, frequencies(width_, 10000), [&](std::int64_t n, std::int64_t i, double angle) {
       const std::int64_t sine = halves_ ? i : 2 * i, cosine = halves_ ? pairs + i : 2 * i + 1;
       values[static_cast<std::size_t>(n * width_ + sine)] = std::sin(angle);
       if (2 * i + 1 < width_) values[static_cast<std::size_t>(n * width_ + cosine)] = std::cos(angle);
@@ -135,44 +173,89 @@ Tensor TokenInput::from_vectors(Tensor x, std::int64_t begin, Context& context, 
   return maybe_dropout(x, dropout_, context);
 }
 
+RotaryAngles rotary_angles(const TransformerConfig& config) {
+  const auto numbers = [](const char* setting, const std::string& list) {
+    std::vector<double> all;
+    for (const std::string_view one : split_at(list, ",")) {
+      if (list.empty()) break;
+      const std::optional<double> number = parsed_number(one);
+      check(number && *number > 0 && std::isfinite(*number), "setting '", setting,
+            "' must hold positive numbers between commas, but holds '", one, "'");
+      all.push_back(*number);
+    }
+    return all;
+  };
+  const std::span<const std::string> names = setting_choices("rotary_scaling");
+  return {
+      .base = config.rotary_base,
+      .factor = config.rotary_factor,
+      .length = config.rotary_length,
+      .scaling = static_cast<RotaryScaling>(std::ranges::find(names, config.rotary_scaling) - names.begin()),
+      .few_turns = config.rotary_few_turns,
+      .many_turns = config.rotary_many_turns,
+      .amplitude = config.rotary_amplitude,
+      .share = config.rotary_share,
+      .short_factors = numbers("rotary_short", config.rotary_short),
+      .long_factors = numbers("rotary_long", config.rotary_long)};
+}
+
 Rotary::Rotary(const AttentionConfig& config)
     : width_(config.rotary ? config.inner_width() / config.heads : 0),
-      frequencies_(frequencies(width_, config.angles)) {
-  check(width_ % 2 == 0, "rotary positions turn pairs of elements, but a head has a width of ", width_,
-        ": choose width and heads so that it is even");
+      turned_(static_cast<std::int64_t>(static_cast<double>(width_) * config.angles.share)),
+      angles_(config.angles) {
+  check(turned_ % 2 == 0, "rotary positions turn pairs of elements, but a head has a width of ", turned_,
+        angles_.share < 1 ? " that rotates: choose rotary_share" : ": choose width and heads",
+        " so that it is even");
+  if (turned_ == 0) return;
+  check(angles_.few_turns < many_turns(angles_), "setting 'rotary_few_turns' is ", angles_.few_turns,
+        ", but must be below 'rotary_many_turns', ", many_turns(angles_));
+  if (angles_.scaling == RotaryScaling::llama3) return;
+  check(angles_.length > 0 && angles_.base > 1,
+        "this 'rotary_scaling' needs 'rotary_length', the length of the training texts, and a 'rotary_base' "
+        "above 1; they are ",
+        angles_.length, " and ", angles_.base);
+  if (angles_.scaling != RotaryScaling::longrope) return;
+  for (const auto* factors : {&angles_.short_factors, &angles_.long_factors})
+    check(std::ssize(*factors) == turned_ / 2, "settings 'rotary_short' and 'rotary_long' must hold ",
+          turned_ / 2, " numbers, one for each pair of a head, but one holds ", factors->size());
 }
 
 Tensor Rotary::operator()(const Tensor& x, std::int64_t begin) {
-  if (width_ == 0) return x;
-  const std::int64_t end = begin + x.size(1);
-  const Angles all = angles(end, x);
-  return apply_rotary(x, slice(all.cosines, 0, begin, end), slice(all.sines, 0, begin, end));
+  return turned_ == 0 ? x : apply_rotary(x, angles(begin, begin + x.size(1), x));
 }
 
 Tensor Rotary::at(const Tensor& x, const Tensor& positions, std::int64_t end) {
-  if (width_ == 0) return x;
-  const Angles all = angles(end, x);
-  return apply_rotary(x, index_select(all.cosines, 0, positions), index_select(all.sines, 0, positions));
+  if (turned_ == 0) return x;
+  const Angles all = angles(0, end, x);
+  return apply_rotary(x, {index_select(all.cosines, 0, positions), index_select(all.sines, 0, positions)});
 }
 
-Tensor Rotary::apply_rotary(const Tensor& x, const Tensor& cosines, const Tensor& sines) const {
+Tensor Rotary::apply_rotary(const Tensor& x, const Angles& angles) const {
   const Tensor heads = reshape(x, {x.size(0), x.size(1), x.size(2) / width_, width_});
-  return reshape(rotary(heads, cosines, sines), x.shape());
+  if (turned_ == width_) return reshape(rotary(heads, angles.cosines, angles.sines), x.shape());
+  const Tensor turned = rotary(contiguous(slice(heads, 3, 0, turned_)), angles.cosines, angles.sines);
+  return reshape(concat({turned, slice(heads, 3, turned_, width_)}, 3), x.shape());
 }
 
-Rotary::Angles Rotary::angles(std::int64_t end, const Tensor& like) {
+Rotary::Angles Rotary::angles(std::int64_t begin, std::int64_t end, const Tensor& like) {
   const DType dtype = statistics_type(like.dtype());
-  const std::int64_t room = table_length(end), half = width_ / 2;
-  return tables_.get(cache_key({room}, dtype, like.device()), [&] {
-    std::vector<double> cosines(static_cast<std::size_t>(room * half)), sines(cosines.size());
-    for_each_angle(room, frequencies_, [&](std::int64_t n, std::int64_t i, double angle) {
-      cosines[static_cast<std::size_t>(n * half + i)] = std::cos(angle);
-      sines[static_cast<std::size_t>(n * half + i)] = std::sin(angle);
-    });
-    const Shape shape{room, half};
+  const bool is_beyond = end > angles_.length, grows = is_beyond && angles_.scaling == RotaryScaling::dynamic,
+             is_long = is_beyond && angles_.scaling == RotaryScaling::longrope;
+  // With `dynamic`, the end decides about all angles, so a table serves this call alone.
+  const std::int64_t first = grows ? begin : 0, last = grows ? end : table_length(end), half = turned_ / 2;
+  const Angles all = tables_.get(cache_key({first, last, is_long}, dtype, like.device()), [&] {
+    std::vector<double> cosines(static_cast<std::size_t>((last - first) * half)), sines(cosines.size());
+    const double a = amplitude(angles_);
+    for_each_angle(first, last, frequencies(turned_, angles_, end),
+                   [&](std::int64_t n, std::int64_t i, double angle) {
+                     cosines[static_cast<std::size_t>((n - first) * half + i)] = a * std::cos(angle);
+                     sines[static_cast<std::size_t>((n - first) * half + i)] = a * std::sin(angle);
+                   });
+    const Shape shape{last - first, half};
     return Angles{tensor_of(cosines, shape, dtype, like.device()),
                   tensor_of(sines, shape, dtype, like.device())};
   });
+  return {slice(all.cosines, 0, begin - first, end - first), slice(all.sines, 0, begin - first, end - first)};
 }
 
 DistanceBias::DistanceBias(const AttentionConfig& config, Initialiser& initialiser)

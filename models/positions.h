@@ -122,16 +122,19 @@ class Rotary {
 
  private:
   struct Angles {
-    Tensor cosines, sines;  // [positions, dh / 2]
+    Tensor cosines, sines;  // [positions, turned_ / 2], times the amplitude
   };
-  /// Returns tables for at least the positions below `end`.
-  Angles angles(std::int64_t end, const Tensor& like);
-  Tensor apply_rotary(const Tensor& x, const Tensor& cosines, const Tensor& sines) const;
+  /// Returns the tables of positions begin ... end - 1 of a text that is read up to `end`.
+  Angles angles(std::int64_t begin, std::int64_t end, const Tensor& like);
+  Tensor apply_rotary(const Tensor& x, const Angles& angles) const;
 
-  std::int64_t width_;  // of a head; 0: no rotary positions
-  std::vector<double> frequencies_;
+  std::int64_t width_, turned_;  // of a head, and its elements that rotate; 0: no rotary positions
+  RotaryAngles angles_;
   BoundedCache<Angles, 32> tables_;
 };
+
+/// Returns the rotary settings of a configuration. Throws for lists that are not numbers.
+RotaryAngles rotary_angles(const TransformerConfig& config);
 
 /// The bias that self-attention adds to its logits by the distance of query and key, instead of
 /// position vectors.

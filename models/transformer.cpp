@@ -26,7 +26,7 @@ std::shared_ptr<Attention> LayerAttentions::make(std::int64_t layer, Initialiser
   attention.causal = causal_;
   attention.cross = cross_;
   attention.rotary = config_.positions == "rotary" && !cross_;
-  attention.angles = {config_.rotary_base, config_.rotary_factor, config_.rotary_length};
+  attention.angles = rotary_angles(config_);
   attention.alibi = config_.positions == "alibi" && !cross_;
   attention.interleaved_slopes = config_.alibi_slopes == "interleaved";
   attention.relative = config_.positions == "relative" && !cross_;
@@ -151,7 +151,7 @@ Stack::Stack(const TransformerConfig& config, std::int64_t layers, LayerAttentio
                : std::make_shared<TransformerLayer>(config, i, self, cross ? &*cross : nullptr, initialiser));
     add_module("layers." + std::to_string(i), *layers_.back());
   }
-  if (config.norm == "pre") norm_ = std::make_unique<Part<Norm>>(*this, "norm", config);
+  if (config.norm != "post") norm_ = std::make_unique<Part<Norm>>(*this, "norm", config);
 }
 
 Tensor Stack::run(Tensor x, const Tensor& mask, const Tensor& memory, const Tensor& memory_mask,

@@ -61,16 +61,20 @@ class ResidualStream {
 
 /// The frame of every Transformer sub-layer: dropout, the residual connection and a normalisation,
 /// whose parameters "weight" and "bias" belong to this module. Post-norm: LN(x + dropout(f(x)))
-/// (Vaswani et al. 2017, section 3.1); pre-norm: x + dropout(f(LN(x))) (arXiv 2002.04745).
+/// (Vaswani et al. 2017, section 3.1); pre-norm: x + dropout(f(LN(x))) (arXiv 2002.04745); sandwich:
+/// x + dropout(LN'(f(LN(x)))), where LN' is the part "after" (arXiv 2105.13290, section 2.4).
 class Residual : public Norm {
  public:
   explicit Residual(const TransformerConfig& config)
-      : Norm(config), pre_(config.norm == "pre"), dropout_(config.dropout) {}
+      : Norm(config), pre_(config.norm != "post"), dropout_(config.dropout) {
+    if (config.norm == "sandwich") after_ = std::make_unique<Part<Norm>>(*this, "after", config);
+  }
 
   template <class Sublayer>
   ResidualStream around(const ResidualStream& stream, Context& context, Sublayer&& sublayer) const {
     const NormedSum input = pre_ ? stream.add_and_normalize(*this) : NormedSum{stream.sum(), {}};
-    const Tensor added = sublayer(pre_ ? input.normalised : input.sum);
+    Tensor added = sublayer(pre_ ? input.normalised : input.sum);
+    if (after_) added = (*after_)(added);
     const double p = context.training ? dropout_ : 0;
     const RandomKey key = p > 0 ? context.random.next() : RandomKey();
     const ResidualStream after(input.sum, added, p, key);
@@ -80,6 +84,7 @@ class Residual : public Norm {
  private:
   bool pre_;
   double dropout_;
+  std::unique_ptr<Norm> after_;  // null: none
 };
 
 /// A layer of a stack: x [B, N, d], memory [B, M, d] (undefined without one) -> [B, N, d].
@@ -143,13 +148,13 @@ class TransformerLayer : public Module {
   Residual feed_forward_norm_;
 };
 
-/// A stack of layers (Vaswani et al. 2017, section 3.1), with a final norm in pre-norm models.
+/// A stack of layers (Vaswani et al. 2017, section 3.1), with a final norm unless norms come after.
 class Stack : public Module {
  protected:
   Stack(const TransformerConfig& config, std::int64_t layers, LayerAttentions self,
         std::optional<LayerAttentions> cross, Initialiser& initialiser);
   Tensor run(Tensor x, const Tensor& mask, const Tensor& memory, const Tensor& memory_mask, Context& context);
-  /// Returns the output of the stack: the sum, with the final norm in pre-norm models.
+  /// Returns the output of the stack: the sum, with the final norm if there is one.
   Tensor output(const ResidualStream& stream) const;
 
   std::vector<std::shared_ptr<TransformerLayer>> layers_;  // with share_layers "all" the same one N times

@@ -57,14 +57,14 @@ Tensor weight_of_published(Tensor x, const WeightName& name, std::string_view wh
     check(x.rank() > 0 && x.size(0) % layout.parts == 0, what, ": weight ", name.published, " has the shape ",
           x.shape(), ", which does not hold ", layout.parts, " equal parts");
     const std::int64_t rows = x.size(0) / layout.parts;
-    x = slice(x, 0, layout.part * rows, (layout.part + 1) * rows);
+    x = slice(x, 0, layout.part * rows, (layout.part + layout.span) * rows);
   }
   if (layout.first_row > 0) {
     check(x.rank() > 0 && x.size(0) > layout.first_row, what, ": weight ", name.published, " has the shape ",
           x.shape(), ", of which ", layout.first_row, " rows are to be left out");
     x = slice(x, 0, layout.first_row, x.size(0));
   }
-  return contiguous(x);
+  return contiguous(layout.offset != 0 ? x + layout.offset : x);
 }
 
 /// Returns the name of a weight in BERT's first files; the same name if it did not change.
@@ -158,7 +158,7 @@ Tensors our_weights(const Tensors& published, const UnsupportedTensors& unread, 
   return ours;
 }
 
-Tensors published_weights(const ExportPlan& plan, std::string_view what) {
+Tensors published_weights(const ExportPlan& plan, std::string_view what, bool are_gradients) {
   const NoGrad no_grad;
   Tensors left = plan.weights, published;
   std::map<std::string, std::vector<Tensor>> parts;
@@ -169,11 +169,12 @@ Tensors published_weights(const ExportPlan& plan, std::string_view what) {
     left.erase(name.ours);
     std::vector<Tensor>& all = parts[name.published];
     all.push_back(found->second.detach());
-    if (std::ssize(all) < name.layout.parts) continue;
+    if (name.layout.part + name.layout.span < name.layout.parts) continue;
     Tensor x = all.size() == 1 ? all.front() : concat(all, 0);
     if (name.layout.transposed && x.rank() == 2) x = transpose(x, 0, 1);
     if (name.layout.is_row) x = unsqueeze(x, 0);
     if (name.layout.first_row > 0) x = pad(x, 0, name.layout.first_row, 0);
+    if (!are_gradients && name.layout.offset != 0) x = x - name.layout.offset;
     published[name.published] = contiguous(x);
   }
   std::vector<std::string> unknown;
@@ -259,6 +260,10 @@ std::int64_t Config::integer(const char* name, std::int64_t low, std::int64_t hi
   check(value >= low && value <= high, file_, ": \"", name, "\" must be ", low, " to ", high, ", is ",
         dumped(value));
   return value.get<std::int64_t>();
+}
+
+double Config::number_or_null(const char* name, double fallback) const {
+  return json_.contains(name) ? value(name, 0.0).get<double>() : fallback;
 }
 
 std::vector<std::int64_t> Config::integers(const char* name, std::int64_t low, std::int64_t high) const {
@@ -417,7 +422,8 @@ const Architecture& find_architecture(const RunContent& run) {
   for (const Architecture& one : architectures())
     if (one.exports && one.exports(run)) return one;
   fail("there is no published layout for a ", run.task,
-       " run; there are those for language_model (GPT-2, Llama, Qwen3, BERT), classify and "
+       " run; there are those for language_model (GPT-2, Llama, Mistral, Qwen3, Phi-3, Gemma, BERT), "
+       "classify and "
        "embed_text (BERT) and translate, summarize and converse (Marian)");
 }
 

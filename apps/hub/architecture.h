@@ -29,10 +29,12 @@ using Tensors = std::map<std::string, Tensor>;
 /// The layout of a published weight, relative to heed's.
 struct WeightLayout {
   bool transposed = false;  ///< published [in, out], here [out, in] (the Conv1D of GPT-2)
-  /// The published weight joins `parts` of heed's along the outputs.
-  std::int64_t part = 0, parts = 1;
+  /// The published weight joins heed's along the outputs: of `parts` equal parts, this one has `span` from
+  /// `part` on.
+  std::int64_t part = 0, parts = 1, span = 1;
   bool is_row = false;         ///< published [1, n], here [n]
   std::int64_t first_row = 0;  ///< rows before it have no counterpart here; published as 0
+  double offset = 0;           ///< heed's weight minus the published one (the norms of Gemma)
 };
 
 /// The published name of a weight, and heed's.
@@ -111,6 +113,11 @@ class Config {
   std::vector<std::int64_t> integers(const char* name, std::int64_t low, std::int64_t high) const;
   /// Returns a required number.
   double number(const char* name) const;
+  /// Returns a number; 0 for null, and `fallback` if the member is absent.
+  double number_or_null(const char* name, double fallback) const;
+  /// Returns a list of numbers, or of texts; empty if the member is absent.
+  std::vector<double> numbers(const char* name) const { return list<double>(name, 0.0); }
+  std::vector<std::string> texts(const char* name) const { return list<std::string>(name, ""); }
   /// Returns a member that is an object; an empty object if it is absent.
   Config part(const char* name) const;
   /// Returns a number, flag or text of the same type as `fallback`, which replaces an absent
@@ -130,6 +137,15 @@ class Config {
   Json model(std::span<const ConfigMember> members) const;
 
  private:
+  template <class Value>
+  std::vector<Value> list(const char* name, const Json& like) const {
+    std::vector<Value> all;
+    if (!has(name)) return all;
+    check(json_[name].is_array(), file_, ": \"", name, "\" must be a list, is ", json_[name].dump());
+    for (const Json& one : json_[name])
+      all.push_back(Config(Json{{name, one}}, type_, file_).value(name, like).template get<Value>());
+    return all;
+  }
   Config(Json json, std::string type, std::string file)
       : json_(std::move(json)), type_(std::move(type)), file_(std::move(file)) {}
 
@@ -167,6 +183,12 @@ struct ImportPlan {
 /// or `by_default`, unless the file has a separate map. The plan receives the comparison to make, or a remark.
 bool ties_output(ImportPlan& plan, const Config& config, const Tensors& tensors, const std::string& map,
                  const std::string& embedding, bool by_default = true);
+
+/// Converts an object of rotary positions ("rope_parameters") to heed's settings; `base` replaces a missing
+/// "rope_theta" (rotary.cpp).
+Json rotary_settings(const Config& config, const Config& rope, double base);
+/// Returns "rope_parameters" of the "model" settings.
+Json published_rotary(const Json& model);
 
 /// Returns the id of a mark; -1 if the tokenizer does not have it under any name.
 std::int64_t find_mark_id(const Tokenizer& tokenizer, std::string_view mark);
@@ -245,8 +267,8 @@ NamedFiles imported_files(const PublishedTexts& texts, const Config& config, con
 /// copy that differs. Unused weights may be unreadable.
 Tensors our_weights(const Tensors& published, const UnsupportedTensors& unread, const ImportPlan& plan,
                     std::string_view what);
-/// Converts heed's weights (or their gradients) to published ones. Throws an Error for a weight without a
+/// Converts heed's weights, or their gradients, to published ones. Throws an Error for a weight without a
 /// published name, and for a missing one.
-Tensors published_weights(const ExportPlan& plan, std::string_view what);
+Tensors published_weights(const ExportPlan& plan, std::string_view what, bool are_gradients = false);
 
 }  // namespace heed::hub

@@ -267,7 +267,7 @@ ExportPlan export_bert(RunContent run) {
   const bool has_head = run.task == "language_model", has_classes = run.task == "classify";
   const Json& model = run.settings.at("model");
   Json allowed = Json::parse(R"({"head_width": [0], "share_layers": ["none"], "output_transform": [true],
-      "local_width": [0], "sparse_features": [0], "pooling": ["mean", "first"], "pooler": ["none"]})");
+      "local_width": [0], "sparse_features": [0], "output_cap": [0.0], "pooling": ["mean", "first"], "pooler": ["none"]})");
   if (has_classes) allowed.update({{"pooling", Json::array({"first"})}, {"pooler", Json::array({"tanh"})}});
   allowed["activation"] = classic_activations;
   allowed[has_head ? "decoder_attention" : "encoder_attention"] = Json::array({"dot_product"});

@@ -145,7 +145,8 @@ ExchangeReport export_run(const std::filesystem::path& path, const std::filesyst
 std::map<std::string, Tensor> published_tensors(Run& run, const std::map<std::string, Tensor>& ours) {
   hub::RunContent content = hub::run_content(run, ours, hub::tokenizers_of_exported(run).target);
   const hub::Architecture& architecture = hub::find_architecture(content);
-  return hub::published_weights(architecture.export_plan(std::move(content)), "the run");
+  return hub::published_weights(architecture.export_plan(std::move(content)), "the run",
+                                /*are_gradients=*/true);
 }
 
 }  // namespace heed

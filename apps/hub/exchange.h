@@ -37,8 +37,7 @@ ExchangeReport import_run(const std::filesystem::path& folder, const std::filesy
 ExchangeReport export_run(const std::filesystem::path& run, const std::filesystem::path& out,
                           StoredFloat stored = StoredFloat::f32);
 
-/// Converts the weights of a run, or their gradients, to the published layout of the run; for
-/// tests.
+/// Converts gradients of a run's weights to the published layout of the run; for tests.
 std::map<std::string, Tensor> published_tensors(Run& run, const std::map<std::string, Tensor>& ours);
 
 }  // namespace heed

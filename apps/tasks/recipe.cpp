@@ -161,8 +161,8 @@ namespace {
 std::vector<std::string> unread_by(Stacks stacks) {
   switch (stacks) {
     case Stacks::encoder:
-      return {"decoder_layers",   "max_length", "tie_embeddings",    "output_bias",
-              "output_transform", "pointer",    "decoder_attention", "cross_attention"};
+      return {"decoder_layers", "max_length",        "tie_embeddings",  "output_bias", "output_transform",
+              "pointer",        "decoder_attention", "cross_attention", "output_cap"};
     case Stacks::decoder:
       return {"encoder_layers", "pooling",           "pooler",         "local_width", "word_dropout",
               "pointer",        "encoder_attention", "cross_attention"};

@@ -56,6 +56,9 @@ inline constexpr std::int64_t most_positions = std::int64_t{1} << 24;
 /// Upper limit of settings that count vectors held by a model: hidden units, clusters, ranks.
 inline constexpr std::int64_t most_units = std::int64_t{1} << 16;
 
+/// How rotary positions are changed for long texts; in the order of the setting's choices.
+enum class RotaryScaling { llama3, dynamic, yarn, longrope };
+
 /// How fast rotary positions (Rotary, models/positions.h) turn: the i-th pair of elements of a head
 /// of width dh turns by f_i = base^(-2i / dh) from one position to the next (arXiv 2104.09864, eq.
 /// 15).
@@ -67,10 +70,29 @@ inline constexpr std::int64_t most_units = std::int64_t{1} << 16;
 /// turns in L tokens turn by
 ///
 ///   f_i for n > 4,   f_i / s for n < 1,   (1 - m) f_i / s + m f_i  with m = (n - 1) / 3  between.
+///
+/// Other values of `scaling`, all of which need L; N is the number of positions read so far:
+///
+/// - yarn (Peng et al. 2023, arXiv 2309.00071, sections 3.2 and 3.4): m falls linearly with i, from
+///   1 at the pair that completes 32 turns to 0 at the pair that completes one (both rounded
+///   outwards, as in the authors' code), and queries and keys are multiplied by a = 0.1 ln(s) + 1.
+/// - dynamic (section 3.3 there, with NTK-aware interpolation): beyond L, the base is multiplied by
+///   (s N / L - s + 1)^(dh / (dh - 2)).
+/// - longrope (Ding et al. 2024, arXiv 2402.13753, section 3): f_i is divided by short_factors[i],
+///   beyond L by long_factors[i], and a = sqrt(1 + ln(s) / ln(L)), as in Phi-3.
+///
+/// Cached keys keep their rotation when a text grows beyond L, with dynamic as in Hugging Face's
+/// `transformers`; with longrope, LanguageModelSteps reads such a text again.
 struct RotaryAngles {
   double base = 10000;
   double factor = 1;        ///< s
   std::int64_t length = 0;  ///< L; 0: all pairs are slowed down alike
+  RotaryScaling scaling = RotaryScaling::llama3;
+  double few_turns = 1;   ///< in place of one turn
+  double many_turns = 0;  ///< in place of 4, or 32 with yarn; 0: these
+  double amplitude = 0;   ///< a; 0: as above
+  double share = 1;       ///< of a head's elements, the first ones, that rotate; dh counts these
+  std::vector<double> short_factors = {}, long_factors = {};
 };
 
 /// How to build one attention layer. A variant that does not support the configuration throws at

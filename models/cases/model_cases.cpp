@@ -126,6 +126,9 @@ const std::vector<OptionCase>& option_cases() {
       {"dot_product", {{"sink", "zero"}, {"gate", "headwise"}}},
       {"dot_product", {{"qk_norm", true}, {"output_bias", true}, {"kv_heads", std::int64_t{1}}}},
       {"dot_product", {{"sink", "learned"}, {"gate", "elementwise"}, {"kv_heads", std::int64_t{1}}}},
+      {"dot_product", {{"window", std::int64_t{2}}, {"kv_heads", std::int64_t{1}}, {"sink", "zero"}}},
+      {"dot_product", {{"logit_cap", 0.5}, {"logit_scale", 1.5}, {"kv_heads", std::int64_t{1}}}},
+      {"dot_product", {{"logit_cap", 0.5}, {"window", std::int64_t{2}}, {"sink", "learned"}}},
       {"local",
        {{"reach", std::int64_t{1}},
         {"sinks", std::int64_t{1}},
@@ -321,6 +324,28 @@ TransformerConfig llama_config() {
   return config;
 }
 
+/// What Gemma and Phi add: norms on both sides, caps, windows, layers with a rotary base of their own, and
+/// scaled rotary positions of a share of each head.
+TransformerConfig gemma_config(const std::string& scaling) {
+  TransformerConfig config = modern_config("geglu_tanh");
+  config.norm = "sandwich";
+  config.output_cap = 0.5;
+  config.head_width = 8;
+  config.rotary_share = 0.5;
+  config.rotary_scaling = scaling;
+  config.rotary_factor = 4;
+  config.rotary_length = 2;
+  config.rotary_short = "1,2";
+  config.rotary_long = "3,1.5";
+  Options& options = config.decoder_attention.front().options;
+  options.set("logit_cap", 0.7);
+  config.decoder_attention.push_back(config.decoder_attention.front());
+  Options& local = config.decoder_attention.back().options;
+  local.set("window", std::int64_t{2});
+  local.set("rotary_base", 50.0);
+  return config;
+}
+
 OpCase classifier_case(const std::string& norm, const std::string& pooling,
                        const std::string& pooler = "none") {
   TransformerConfig config = small_config(norm);
@@ -403,6 +428,8 @@ std::vector<OpCase> model_cases() {
   for (const std::string activation : {"swiglu", "geglu"})
     cases.push_back(loss_case("language_model/modern/" + activation, modern_config(activation), text_loss));
   cases.push_back(loss_case("language_model/llama", llama_config(), text_loss));
+  for (const std::string scaling : {"dynamic", "yarn", "longrope"})
+    cases.push_back(loss_case("language_model/gemma/" + scaling, gemma_config(scaling), text_loss));
   cases.push_back(loss_case("encoder_decoder/modern", modern_config("swiglu"), translation_loss));
   return cases;
 }

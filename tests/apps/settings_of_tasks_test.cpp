@@ -24,6 +24,16 @@ const Arguments not_of_the_weights = words(
     "training.evaluate_every training.save_every training.keep_best_by "
     "training.shown_evaluations training.shown_sample");
 
+std::vector<std::string> longrope(const std::string& length) {
+  return {"model.positions=rotary",
+          "model.heads=3",
+          "model.width=12",
+          "model.rotary_scaling=longrope",
+          "model.rotary_length=" + length,
+          "model.rotary_short=1,2",
+          "model.rotary_long=3,1.5"};
+}
+
 /// What must be set for a setting to matter.
 const std::map<std::string, std::vector<std::string>> reasons = {
     {"model.lora_alpha", {"model.lora_rank=2"}},
@@ -33,6 +43,15 @@ const std::map<std::string, std::vector<std::string>> reasons = {
     {"model.rotary_base", {"model.positions=rotary"}},
     {"model.rotary_factor", {"model.positions=rotary", "model.rotary_factor=4"}},
     {"model.rotary_length", {"model.positions=rotary", "model.rotary_factor=8", "model.rotary_length=64"}},
+    {"model.rotary_scaling", {"model.positions=rotary", "model.rotary_factor=4", "model.rotary_length=2"}},
+    {"model.rotary_few_turns", {"model.positions=rotary", "model.rotary_factor=8", "model.rotary_length=8"}},
+    {"model.rotary_many_turns",
+     {"model.positions=rotary", "model.rotary_factor=8", "model.rotary_length=8",
+      "model.rotary_few_turns=0.125"}},
+    {"model.rotary_amplitude", {"model.positions=rotary"}},
+    {"model.rotary_share", {"model.positions=rotary"}},
+    {"model.rotary_short", longrope("10000")},
+    {"model.rotary_long", longrope("2")},
     {"model.output_transform", {"objective=masked", "training.keep_best_by=loss"}},
     {"training.clip_norm", {"training.clip_norm=1e-3"}},
     {"training.mask_share", {"objective=masked", "training.keep_best_by=loss"}},
@@ -55,7 +74,8 @@ std::vector<std::string> reasons_of(const Setting& setting) {
 
 /// Values, as JSON, that are not `value`; the first of them that is accepted will do.
 std::vector<std::string> others(const Setting& setting, const Json& value) {
-  const std::map<std::string, std::string> texts = {{"model.lora_maps", "\"value\""}};
+  const std::map<std::string, std::string> texts = {
+      {"model.lora_maps", "\"value\""}, {"model.rotary_short", "\"4,5\""}, {"model.rotary_long", "\"4,5\""}};
   switch (setting.kind) {
     case Setting::Kind::flag:
       return {value.get<bool>() ? "false" : "true"};

@@ -165,6 +165,153 @@ TEST_CASE("rotary positions: other bases and longer texts turn pairs as their fo
   CHECK((keeps && slows && between));
 }
 
+/// By how much each pair of a head turns from one position to the next, in a text read up to `end`, and the
+/// amplitude.
+Doubles turned_by(const RotaryAngles& angles, std::int64_t end, double& amplitude) {
+  constexpr std::int64_t half = 8;
+  AttentionConfig config = rotary_config(2 * half, 1);
+  config.angles = angles;
+  Rotary turn(config);
+  const Tensor x =
+      concat({Tensor::ones({1, end, half}, DType::f64), Tensor::zeros({1, end, half}, DType::f64)}, 2);
+  const Doubles all = slice(turn(x), 1, 1, 2).to_doubles();
+  Doubles found;
+  for (std::size_t i = 0; i < half; ++i) {
+    found.push_back(std::atan2(all[i + half], all[i]));
+    amplitude = std::hypot(all[i + half], all[i]);
+  }
+  return found;
+}
+
+TEST_CASE("rotary positions: YaRN, dynamic and longrope turn pairs as their formulas say") {
+  const auto plain = [](std::size_t i, double base) { return std::pow(base, -static_cast<double>(i) / 8); };
+  double amplitude = 0;
+  RotaryAngles angles{.base = 500, .factor = 8, .length = 64, .scaling = RotaryScaling::yarn};
+  const Doubles yarn = turned_by(angles, 4, amplitude);
+  CHECK(amplitude == doctest::Approx(0.1 * std::log(8) + 1));
+  // The pairs that turn 32 times and once in 64 tokens: 16 ln(64 / (2 pi n)) / (2 ln 500), below 0 and 2.99.
+  for (std::size_t i = 0; i < 8; ++i) {
+    const double slowed = std::min(static_cast<double>(i) / 3, 1.0);
+    CHECK(yarn[i] == doctest::Approx(plain(i, 500) * (1 - slowed + slowed / 8)).epsilon(1e-12));
+  }
+  angles.amplitude = 1.25;
+  turned_by(angles, 4, amplitude);
+  CHECK(amplitude == doctest::Approx(1.25));
+  angles = {.base = 500, .factor = 8, .length = 64, .scaling = RotaryScaling::dynamic};
+  for (const std::int64_t end : {4, 64, 65, 128}) {
+    const double growth = end > 64 ? 8 * static_cast<double>(end) / 64 - 7 : 1;
+    const Doubles found = turned_by(angles, end, amplitude);
+    for (std::size_t i = 0; i < 8; ++i)
+      CHECK(found[i] == doctest::Approx(plain(i, 500 * std::pow(growth, 16.0 / 14))).epsilon(1e-12));
+  }
+  angles.scaling = RotaryScaling::longrope;
+  CHECK_ERROR(turned_by(angles, 4, amplitude), "must hold 8 numbers");
+  angles.short_factors = {1, 2, 3, 4, 5, 6, 7, 8};
+  angles.long_factors = {2, 4, 6, 8, 10, 12, 14, 16};
+  for (const std::int64_t end : {64, 65}) {
+    const Doubles found = turned_by(angles, end, amplitude);
+    CHECK(amplitude == doctest::Approx(std::sqrt(1 + std::log(8) / std::log(64))));
+    for (std::size_t i = 0; i < 8; ++i)
+      CHECK(found[i] ==
+            doctest::Approx(plain(i, 500) / static_cast<double>(i + 1) / (end > 64 ? 2 : 1)).epsilon(1e-12));
+  }
+  angles.length = 0;
+  CHECK_ERROR(turned_by(angles, 4, amplitude), "rotary_length");
+  CHECK_ERROR(turned_by({.few_turns = 4}, 4, amplitude), "'rotary_few_turns' is 4");
+  TransformerConfig config = modern_config();
+  config.rotary_long = "1,x";
+  CHECK_ERROR(LanguageModel{config},
+              "'rotary_long' must hold positive numbers between commas, but holds 'x'");
+}
+
+TEST_CASE("rotary positions: a share of each head turns like a narrower head, the rest stays") {
+  AttentionConfig config = rotary_config(16, 2);
+  Rotary narrow(rotary_config(8, 2));
+  config.angles.share = 0.5;
+  Rotary some(config);
+  const Tensor x = normal_numbers(17, {2, 5, 2, 8}, 1);
+  const Tensor found = reshape(some(reshape(x, {2, 5, 16}), 3), {2, 5, 2, 8});
+  const Tensor expected = narrow(reshape(contiguous(slice(x, 3, 0, 4)), {2, 5, 8}), 3);
+  CHECK(worst_difference(slice(found, 3, 0, 4), reshape(expected, {2, 5, 2, 4})) == 0);
+  CHECK(worst_difference(slice(found, 3, 4, 8), slice(x, 3, 4, 8)) == 0);
+}
+
+TEST_CASE("windows and caps of the dot product: a mask, and tanh on the logits") {
+  for (const bool causal : {false, true})
+    for (const bool left : {false, true}) {
+      CAPTURE_ALL(causal, left);
+      AttentionConfig config = rotary_config(12, 2);
+      config.rotary = false;
+      config.causal = causal;
+      const auto plain = make_attention("dot_product", config);
+      config.options.set("window", std::int64_t{3});
+      config.options.set("logit_cap", 0.25);
+      config.options.set("logit_scale", 2.0);
+      const auto capped = make_attention("dot_product", config);
+      Ints padding(2 * 9, 1), window;
+      std::fill_n(padding.begin() + (left ? 9 : 14), 4, 0);
+      for (int i = 0; i < 9; ++i)
+        for (int j = 0; j < 9; ++j) window.push_back(causal ? i - j >= 0 && i - j < 3 : std::abs(i - j) < 3);
+      const Tensor x = normal_numbers(17, {2, 9, 12}, 1) * 30, mask = Tensor::from(padding, {2, 9});
+      for (Attention* one : {plain.get(), capped.get()}) one->to(DType::f64, {});
+      const NoGrad no_grad;
+      const auto heads = [&](const char* map) {
+        return split_heads(dynamic_cast<Linear&>(*plain->find(map))(x), 2);
+      };
+      const Tensor logits = tanh(matmul(heads("query"), transpose(heads("key"), 2, 3)) * 2 / 0.25) * 0.25;
+      const Tensor seen = Tensor::from(window, {1, 1, 9, 9}) * reshape(mask, {2, 1, 1, 9});
+      const Tensor output = merge_heads(matmul(masked_softmax(logits, seen), heads("value")));
+      const Tensor expected =
+          dynamic_cast<Linear&>(*plain->find("output"))(output) * unsqueeze(cast(mask, DType::f64), 2);
+      Context context = Context::inference();
+      CHECK(worst_difference((*capped)({x, mask}, context), expected) < 1e-12);
+      capped->to(DType::f32, {});
+      CHECK(worst_difference((*capped)({cast(x, DType::f32), mask}, context), cast(expected, DType::f32)) <
+            1e-4);
+      CHECK((*capped)({Tensor::zeros({2, 0, 12})}, context).shape() == Shape{2, 0, 12});
+    }
+  AttentionConfig config = rotary_config(12, 2);
+  config.rotary = false;
+  config.options.set("rotary_base", 5.0);
+  CHECK_ERROR(make_attention("dot_product", config), "'rotary_base' of an attention needs");
+  config.options = {};
+  config.options.set("window", std::int64_t{3});
+  config.cross = true;
+  CHECK_ERROR(make_attention("dot_product", config), "its window slides over one sequence");
+}
+
+TEST_CASE("windows of the dot product: steps agree with one pass, in a cache of constant size") {
+  for (const std::int64_t window : {1, 3, 40}) {
+    CAPTURE(window);
+    TransformerConfig config = modern_config();
+    config.norm = "sandwich";
+    config.output_cap = 2;
+    Options& options = config.decoder_attention.front().options;
+    options.set("window", window);
+    options.set("logit_cap", 3.0);
+    options.set("rotary_base", 100.0);
+    LanguageModel model(config);
+    check_steps(model);
+    if (window == 3) CHECK(cached_elements(model) == 2 * 2 * 2 * (window - 1) * 8);
+  }
+}
+
+TEST_CASE("a cap of the output: c tanh(z / c), also in the loss") {
+  TransformerConfig config = modern_config();
+  LanguageModel plain(config);
+  config.output_cap = 0.125;
+  LanguageModel capped(config);
+  Context context = Context::inference();
+  const Tensor hidden = cast(normal_numbers(17, {2, 3, 16}, 1), DType::f32);
+  CHECK(worst_difference(capped.logits(hidden), tanh(plain.logits(hidden) / 0.125) * 0.125) < 1e-6);
+  Tokens many(600);
+  for (std::size_t i = 0; i < many.size(); ++i) many[i] = static_cast<std::int32_t>(i * 7 % 11);
+  const LanguageModelBatch batch = make_language_model_batch({&many, 1});  // more than the loss takes at once
+  const Tensor logits = reshape(capped.logits(capped.hidden(batch.input, context)), {599, -1});
+  CHECK(capped.loss(batch, 0.1, context).sum.item() ==
+        doctest::Approx(sum(cross_entropy(logits, batch.targets.ids, 0.1)).item()));
+}
+
 TEST_CASE("normalised queries and keys: each head is divided by its root mean square") {
   AttentionConfig config = rotary_config(12, 2);
   config.rotary = false;

@@ -3,6 +3,10 @@
 //
 //   published_gradients RUN INPUT OUTPUT
 //
+// Without gradients, for runs that leave in no layout:
+//
+//   published_gradients outputs RUN INPUT OUTPUT
+//
 // Or the tokens of texts, a JSON list, and what they decode to:
 //
 //   published_gradients tokens TOKENIZER TEXTS
@@ -88,7 +92,9 @@ void print_members() {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  check(argc == 4, "usage: published_gradients RUN INPUT OUTPUT");
+  const bool is_plain = argc == 5 && argv[1] == std::string("outputs");
+  check(argc == 4 || is_plain, "usage: published_gradients [outputs] RUN INPUT OUTPUT");
+  if (is_plain) ++argv;
   if (argv[1] == std::string("tokens")) {
     print_tokens(argv[2], argv[3]);
     return 0;
@@ -103,11 +109,11 @@ int main(int argc, char** argv) try {
   const Tensor outputs = outputs_of(model, load_safetensors(argv[2]), context);
   backward(weighted_sum(outputs));
   std::map<std::string, Tensor> gradients;
-  for (const NamedTensor& one : model.parameters()) {
+  for (const NamedTensor& one : is_plain ? std::vector<NamedTensor>() : model.parameters()) {
     const Tensor found = gradient(*one.tensor);
     gradients[one.name] = found.defined() ? found : Tensor::zeros(one.tensor->shape());
   }
-  TensorFile result{published_tensors(run, gradients), {}};
+  TensorFile result{is_plain ? gradients : published_tensors(run, gradients), {}};
   result.tensors["outputs"] = contiguous(outputs.detach());
   save_safetensors(argv[3], result);
   return 0;

@@ -282,10 +282,10 @@ class Published(unittest.TestCase):
         scale = max(1.0, np.abs(expected).max())
         self.assertLess(np.abs(found - expected).max() / scale, NEAR, what)
 
-    def outputs_of(self, run_folder, inputs):
+    def outputs_of(self, run_folder, inputs, gradients=True):
         """What the run's model says of them, and its gradients."""
         save_file(inputs, self.folder / "input.safetensors")
-        run("published_gradients", run_folder, self.folder / "input.safetensors", self.folder / "output.safetensors")
+        run("published_gradients", *([] if gradients else ["outputs"]), run_folder, self.folder / "input.safetensors", self.folder / "output.safetensors")
         return load_file(self.folder / "output.safetensors")
 
     def compare(self, run_folder, model, outputs, inputs, padding=None):
@@ -736,34 +736,65 @@ class Published(unittest.TestCase):
             "Qwen2, tied": dict(num_key_value_heads=2, tie_word_embeddings=True),
             "Qwen3": dict(num_key_value_heads=2, head_dim=6, tie_word_embeddings=True),
             "Qwen3, biases": dict(num_key_value_heads=2, head_dim=4, attention_bias=True)}
+        # Each scaling, below and beyond the length of training texts, which IDS exceeds where it is 4.
+        of = lambda kind, length=4, **more: dict(num_key_value_heads=2, rope_parameters=dict(
+            rope_type=kind, rope_theta=500.0, factor=8.0, original_max_position_embeddings=length, **more))
+        factors = dict(short_factor=[1.0, 1.5], long_factor=[2.0, 7.25])
+        kinds |= {
+            "Llama, turns": of("llama3", 64, low_freq_factor=2.0, high_freq_factor=7.0),
+            "Llama, yarn": of("yarn", 64),
+            "Llama, yarn of its own": of("yarn", 64, beta_fast=5.0, beta_slow=0.5, mscale=0.7, mscale_all_dim=1.5),
+            "Llama, yarn with a factor": of("yarn", 64, attention_factor=1.3),
+            "Llama, dynamic": dict(max_position_embeddings=4, num_key_value_heads=2, rope_parameters=dict(
+                rope_type="dynamic", rope_theta=500.0, factor=8.0)),
+            "Llama, short": of("longrope", 32, **factors),
+            "Phi3": dict(num_key_value_heads=2),
+            "Phi3, longrope": dict(num_key_value_heads=1, original_max_position_embeddings=4, rope_parameters=dict(
+                rope_type="longrope", rope_theta=500.0, **factors)),
+            "Phi3, a share and a window": dict(hidden_size=32, sliding_window=4, original_max_position_embeddings=4, rope_parameters=dict(
+                rope_type="longrope", rope_theta=500.0, partial_rotary_factor=0.5, **factors)),
+            "Mistral": dict(num_key_value_heads=2, head_dim=6, sliding_window=3),
+            "Mistral, without a window": dict(num_key_value_heads=2, sliding_window=None),
+            "Qwen2, a window": dict(num_key_value_heads=2, use_sliding_window=True, sliding_window=3, max_window_layers=1),
+            "Qwen3, a window": dict(num_key_value_heads=2, head_dim=6, use_sliding_window=True, sliding_window=3, max_window_layers=1),
+            "Gemma2": dict(num_key_value_heads=2, head_dim=6, sliding_window=3, query_pre_attn_scalar=9,
+                           attn_logit_softcapping=1.5, final_logit_softcapping=2.0),
+            "Gemma2, without caps": dict(num_key_value_heads=1, head_dim=6, query_pre_attn_scalar=6, layer_types=["full_attention"] * 2,
+                                         attn_logit_softcapping=None, final_logit_softcapping=None, tie_word_embeddings=False),
+            "Gemma3": dict(num_hidden_layers=6, num_key_value_heads=2, head_dim=6, sliding_window=3, query_pre_attn_scalar=9, rope_parameters=dict(
+                full_attention=dict(rope_type="linear", rope_theta=5000.0, factor=8.0), sliding_attention=dict(rope_type="default", rope_theta=50.0)))}
+        leaves_as = {"Qwen2": "Llama", "Phi3": "Llama", "Phi3, longrope": "Llama", "Phi3, a share and a window": "Phi3"}
         ids = np.ascontiguousarray(IDS[:1])
         say = lambda m: m(tensor(ids)).logits
         for name, settings in kinds.items():
             with self.subTest(name):
                 kind = name.split(",")[0]
                 self.setUp()
-                config = getattr(transformers, kind + "Config")(**SMALL | dict(
-                    max_position_embeddings=32, bos_token_id=1, eos_token_id=[39, 2], rms_norm_eps=1e-3) | settings)
+                text = "Text" * (kind == "Gemma3")
+                config = getattr(transformers, kind + text + "Config")(**SMALL | dict(
+                    max_position_embeddings=32, bos_token_id=1, eos_token_id=[39, 2], pad_token_id=0, rms_norm_eps=1e-3) | settings)
                 model_kind = getattr(transformers, kind + "ForCausalLM")
                 model = scatter(model_kind(config))
                 model.save_pretrained(self.model_folder)
                 word_tokenizer(self.model_folder, ["<unk>", "<s>", "</s>"])
                 (self.model_folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": {"content": "</s>"}}))
                 run("heed", "import", self.model_folder, "--out", self.folder / "run")
-                self.compare(self.folder / "run", model, say(model), {"ids": ids})
-                # Qwen2 leaves as Llama
-                self.exported(model, transformers.LlamaForCausalLM if kind == "Qwen2" else model_kind, say)
-                self.continued(model, [5, 7, 9])
+                leaves = leaves_as.get(name, leaves_as.get(kind, kind))
+                if name == "Qwen2, a window" or kind + leaves == "Phi3Llama":  # gradients have the names of exported weights
+                    self.near(self.outputs_of(self.folder / "run", {"ids": ids}, False)["outputs"], say(model).detach().numpy(), "logits")
+                else:
+                    self.compare(self.folder / "run", model, say(model), {"ids": ids})
+                if name != "Qwen2, a window":
+                    self.exported(model, getattr(transformers, leaves + "ForCausalLM"), say)
                 self.check_older_names(model)
+                self.continued(model, [5, 7, 9])  # the last, since dynamic positions keep the longest text
 
     def continued(self, model, prompt):
-        """What the run writes, greedily and with its cache, is what whole passes of the model give."""
-        ids = list(prompt)
-        while len(ids) < len(prompt) + 12 and ids[-1] not in (2, 39):  # the ends of its config.json
-            ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmax()))
+        """What the run writes, greedily and with its cache, is what `transformers` writes with its own."""
+        ids = model.generate(torch.tensor([prompt]), max_new_tokens=20, do_sample=False)[0].tolist()
         text = " ".join(f"w{i - 3}" for i in prompt)
         found = run("language_model", "generate", "--run", self.folder / "run", "--prompt", text, "--set",
-                    "generation.temperature=0", "--set", "generation.tokens=12")
+                    "generation.temperature=0", "--set", "generation.tokens=20")
         words = [f"w{i - 3}" for i in ids[len(prompt):] if i > 2 and i != 39]
         self.assertEqual(found.replace(text, "", 1).split(), words)
 
@@ -860,7 +891,7 @@ class Published(unittest.TestCase):
     def test_members_of_config(self):
         """heed obeys, refuses or knowingly ignores each member of config.json that `transformers` has."""
         tables = json.loads(run("published_gradients", "members", "-", "-"))
-        kinds = ["Llama", "Qwen2", "Qwen3", "GPT2", "Bert", "Roberta", "XLMRoberta", "DistilBert", "Marian"]
+        kinds = ["Llama", "Mistral", "Phi3", "Qwen2", "Qwen3", "Gemma2", "Gemma3Text", "GPT2", "Bert", "Roberta", "XLMRoberta", "DistilBert", "Marian"]
         self.assertEqual(len(tables), len(kinds))
         for kind in kinds:
             config = getattr(transformers, kind + "Config")()
@@ -870,6 +901,8 @@ class Published(unittest.TestCase):
         """config.json as transformers wrote it before 5, and the angles as a weight that nothing reads."""
         def change(content):
             rope = content.pop("rope_parameters")
+            if "sliding_attention" in rope:
+                content["rope_local_base_freq"], rope = rope["sliding_attention"]["rope_theta"], rope["full_attention"]
             content["rope_theta"] = rope.pop("rope_theta")
             content["rope_scaling"] = None if rope["rope_type"] == "default" else rope
         change_json(self.model_folder / "config.json", change)
@@ -878,7 +911,7 @@ class Published(unittest.TestCase):
         save_file(weights, self.model_folder / "model.safetensors")
         run("heed", "import", self.model_folder, "--out", self.folder / "older")
         ids = np.ascontiguousarray(IDS[:1])
-        self.near(self.outputs_of(self.folder / "older", {"ids": ids})["outputs"],
+        self.near(self.outputs_of(self.folder / "older", {"ids": ids}, False)["outputs"],
                   model(tensor(ids)).logits.detach().numpy(), "logits by older names")
 
     def test_llama_that_heed_does_not_have(self):
@@ -886,9 +919,12 @@ class Published(unittest.TestCase):
         transformers.LlamaForCausalLM(config).save_pretrained(self.model_folder)
         word_tokenizer(self.model_folder, ["<unk>", "<s>", "</s>"])
         original = (self.model_folder / "config.json").read_text()
-        for change, said in [({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 2.0}}, '"yarn"'),
-                             ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4, "factor": 2.0, "low_freq_factor": 2.0,
-                                                   "original_max_position_embeddings": 8}}, "low_freq_factor"),
+        for change, said in [({"rope_parameters": {"rope_type": "proportional", "rope_theta": 1e4, "factor": 2.0}}, '"proportional"'),
+                             ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4, "factor": 2.0, "low_freq_factor": 4.0,
+                                                   "high_freq_factor": 4.0, "original_max_position_embeddings": 8}}, "rotary_few_turns"),
+                             ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 2.0, "truncate": False}}, "truncate"),
+                             ({"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0], "long_factor": [1.0, 2.0],
+                                                   "original_max_position_embeddings": 8}}, "rotary_short"),
                              ({"hidden_act": "relu"}, '"relu"'), ({"use_sliding_window": True}, "use_sliding_window"),
                              ({"model_type": "qwen3_moe"}, '"qwen3_moe"')]:
             change_json(self.model_folder / "config.json", lambda content: content.update(change))

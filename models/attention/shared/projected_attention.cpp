@@ -26,6 +26,7 @@ static Tensor normed(const std::unique_ptr<Norm>& norm, const Tensor& x) {
 ProjectedAttention::ProjectedAttention(const AttentionConfig& config, const Kind& kind)
     : Attention(config),
       key_heads_(kind.key_heads > 0 ? kind.key_heads : config.heads),
+      window_(kind.window),
       w_(config, initialiser_, key_heads_, kind.output_bias),
       rotary_(split_between(config, kind.softmaxes)),
       distances_(config, initialiser_) {
@@ -50,12 +51,19 @@ Tensor ProjectedAttention::step(const AttentionInput& input, AttentionCache& cac
     const Tensor queries = normed(query_norm_, w_.query(x));
     return reshape(attend(x, queries, cache.key, cache.value, input.memory_mask, context), input.x.shape());
   }
-  const std::int64_t before = cache.extend_mask(input);
+  cache.extend_mask(input);
+  const std::int64_t before = cache.position;
   const Projections::Projected x = w_.of(input.x);
   cache.key = appended(std::move(cache.key), rotary_(normed(key_norm_, x.key), before));
   cache.value = appended(std::move(cache.value), x.value);
-  return attend(input.x, rotary_(normed(query_norm_, x.query), before), cache.key, cache.value, cache.mask,
-                context);
+  Tensor out = attend(input.x, rotary_(normed(query_norm_, x.query), before), cache.key, cache.value,
+                      cache.mask, context);
+  cache.position += input.x.size(1);
+  const std::int64_t held = cache.key.size(1), begin = held - window_ + 1;
+  if (window_ > 0 && config().causal && begin > 0)
+    for (Tensor* kept : {&cache.key, &cache.value, &cache.mask})
+      if (kept->defined()) *kept = slice(*kept, 1, begin, held);
+  return out;
 }
 
 Tensor ProjectedAttention::forward(const AttentionInput& input, Context& context) {
