@@ -26,10 +26,12 @@ void for_each_setting(auto&& visit, TransformerConfig& c) {
   visit(c.source_vocabulary, "source_vocabulary", 0, most_vocabulary, "Vocabulary size of the encoder");
   visit(c.target_vocabulary, "target_vocabulary", 0, most_vocabulary, "Vocabulary size of the decoder");
   visit(c.classes, "classes", 0, most_vocabulary, "Number of classes of a classifier");
-  visit(c.pooling, "pooling", {"mean", "attention", "max", "first"},
-        "How encoder outputs are combined into one vector; first: only the first token's output");
-  visit(c.pooler, "pooler", {"none", "tanh", "relu", "gelu"},
+  visit(c.pooling, "pooling", {"mean", "attention", "max", "first", "last", "weighted"},
+        "How encoder outputs are combined into one vector; first, last: only that token's output; weighted: "
+        "a mean in which the n-th token counts n times");
+  visit(c.pooler, "pooler", {"none", "tanh", "relu", "gelu", "identity"},
         "Activation of a linear layer applied to the pooled vector; none: no such layer");
+  visit(c.pooler_width, "pooler_width", 0, 65536, "Width of that layer's output; 0: width");
   visit(
       c.sparse_features, "sparse_features", 0, 1 << 28,
       "Number of hashed features (words, word pairs and runs of 1 to 5 characters) of a linear model beside "

@@ -35,11 +35,13 @@ struct TransformerConfig {
   std::int64_t target_vocabulary = 0;
   std::int64_t classes = 0;  ///< for a classifier or a matcher
   /// The pooling of an encoder's outputs to one vector: "mean", "max" (per element), "attention",
-  /// or "first" (the first token alone, BERT's [CLS]).
+  /// "first" (the first token alone, BERT's [CLS]), "last", or "weighted" (the mean with the weights
+  /// 1, 2, ... of the tokens: Muennighoff 2022, arXiv 2202.08904, section 3.2).
   std::string pooling = "mean";
-  /// A map of that vector, act(W x + b) with "tanh", "relu" or "gelu" (BERT's pooler: arXiv
-  /// 1810.04805), or "none".
+  /// A map of that vector, act(W x + b) with "tanh", "relu", "gelu" (BERT's pooler: arXiv
+  /// 1810.04805) or "identity", or "none".
   std::string pooler = "none";
+  std::int64_t pooler_width = 0;  ///< of a sentence encoder's pooler; 0: width
   /// Number of text features (apps/data/text_features.h) for the linear part of classifiers and matchers
   /// (SparseLinear); 0: no such part.
   std::int64_t sparse_features = 0;

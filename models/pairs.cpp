@@ -103,7 +103,7 @@ SentenceEncoder::SentenceEncoder(const TransformerConfig& config)
 
 SentenceEncoder::SentenceEncoder(const TransformerConfig& config, Initialiser initialiser)
     : SequenceEncoder(config, initialiser) {
-  add_pooling(initialiser);
+  add_pooling(initialiser, config.pooler_width);
 }
 
 Tensor SentenceEncoder::pooled_outputs(const PaddedTokens& tokens, Context& context) {

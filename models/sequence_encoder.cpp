@@ -45,12 +45,12 @@ SequenceEncoder::SequenceEncoder(const TransformerConfig& config, Initialiser& i
                                     : nullptr),
       encoder_(*this, "encoder", config, initialiser) {}
 
-void SequenceEncoder::add_pooling(Initialiser& initialiser) {
+void SequenceEncoder::add_pooling(Initialiser& initialiser, std::int64_t pooler_width) {
   if (config_.pooling == "attention")
     pooling_ = std::make_unique<Part<AttentionPooling>>(*this, "pooling", config_.width, initialiser);
   if (config_.pooler != "none")
-    pooler_ =
-        std::make_unique<Part<Linear>>(*this, "pooler", config_.width, config_.width, true, initialiser);
+    pooler_ = std::make_unique<Part<Linear>>(
+        *this, "pooler", config_.width, pooler_width > 0 ? pooler_width : config_.width, true, initialiser);
 }
 
 Tensor SequenceEncoder::hidden(const PaddedTokens& tokens, const Tensor& added, Context& context) {
@@ -62,7 +62,7 @@ Tensor SequenceEncoder::hidden(const PaddedTokens& tokens, const Tensor& added, 
 
 Tensor SequenceEncoder::pooled(const Tensor& hidden, const Tensor& mask) const {
   const Tensor pool = heed::pooled(config_.pooling, pooling_.get(), hidden, mask);
-  if (!pooler_) return pool;
+  if (!pooler_ || config_.pooler == "identity") return pooler_ ? (*pooler_)(pool) : pool;
   const UnaryOp activation = config_.pooler == "tanh"   ? UnaryOp::tanh
                              : config_.pooler == "relu" ? UnaryOp::relu
                                                         : UnaryOp::gelu;
@@ -73,6 +73,8 @@ Tensor pooled(std::string_view pooling, const AttentionPooling* attention, const
               const Tensor& mask) {
   if (pooling == "max") return max_over_tokens(x, mask);
   if (pooling == "first") return first_real_token(x, mask);
+  if (pooling == "last") return last_real_token(x, mask);
+  if (pooling == "weighted") return weighted_mean_over_tokens(x, mask);
   return attention ? (*attention)(x, mask) : mean_over_tokens(x, mask);
 }
 
@@ -81,6 +83,25 @@ Tensor max_over_tokens(const Tensor& x, const Tensor& mask) {
   const Tensor real = unsqueeze(mask, 2);               // [B, N, 1]
   const Tensor largest = max(where(real, x, -1e4), 1);  // -1e4 is within the range of f16
   return largest * max(cast(real, x.dtype()), 1);
+}
+
+/// i32 [B, N]: 1, 2, ... from the first real position of each sample on; 0 where there is none.
+static Tensor places_of_tokens(const Tensor& x, const Tensor& mask) {
+  const Tensor places = unsqueeze(Tensor::arange(x.size(1), DType::i32, x.device()) + 1.0, 0);
+  return mask.defined() ? (places - unsqueeze(argmax(mask, 1), 1)) * mask
+                        : contiguous(expand(places, {x.size(0), x.size(1)}));
+}
+
+Tensor last_real_token(const Tensor& x, const Tensor& mask) {
+  if (!mask.defined()) return select(x, 1, -1);
+  const Tensor last = unsqueeze(argmax(places_of_tokens(x, mask), 1), 1);  // [B, 1]
+  return squeeze(gather_rows(x, last), 1) * max(cast(unsqueeze(mask, 2), x.dtype()), 1);
+}
+
+Tensor weighted_mean_over_tokens(const Tensor& x, const Tensor& mask) {
+  const Tensor places = cast(places_of_tokens(x, mask), x.dtype());
+  const Tensor weights = places / maximum(sum(places, 1, true), 1);
+  return squeeze(matmul(unsqueeze(weights, 1), x), 1);
 }
 
 Tensor first_real_token(const Tensor& x, const Tensor& mask) {

@@ -55,9 +55,9 @@ class LocalLayer : public Module {
 class SequenceEncoder : public Module {
  public:
   SequenceEncoder(const TransformerConfig& config, Initialiser& initialiser);
-  /// Creates and registers the parameters of the configured pooling and pooler. Without this call,
-  /// pooled() takes the mean, the maximum or the first position.
-  void add_pooling(Initialiser& initialiser);
+  /// Creates and registers the parameters of the configured pooling and pooler, whose output has
+  /// this width (0: the model's). Without this call, pooled() has none of them.
+  void add_pooling(Initialiser& initialiser, std::int64_t pooler_width = 0);
   /// Returns hidden states [B, N, d] of tokens i32 [B, N].
   virtual Tensor hidden(const PaddedTokens& tokens, Context& context) {
     return hidden(tokens, Tensor(), context);
@@ -69,8 +69,8 @@ class SequenceEncoder : public Module {
   /// undefined: all real).
   Tensor encode(const Tensor& x, const Tensor& mask, Context& context) { return encoder_(x, mask, context); }
   /// Pools the real positions of each sequence to one vector [B, d]: their mean; their maximum per
-  /// element with `pooling` "max"; a weighted mean with "attention" (AttentionPooling); or the
-  /// first one with "first". A `pooler` then maps it to act(W x + b).
+  /// element with `pooling` "max"; a weighted mean with "attention" (AttentionPooling) and
+  /// "weighted"; or the first or last one. A `pooler` then maps it to act(W x + b).
   Tensor pooled(const Tensor& hidden, const Tensor& mask) const;
 
   const TransformerConfig& config() const { return config_; }
@@ -93,7 +93,7 @@ class SequenceEncoder : public Module {
 };
 
 /// Pools the real positions of x [B, N, d] to one vector [B, d], by the configuration's `pooling`:
-/// "max", "first", or with a non-null `attention` its weighted mean, otherwise the mean.
+/// "max", "first", "last", "weighted", or with a non-null `attention` its weighted mean, otherwise the mean.
 Tensor pooled(std::string_view pooling, const AttentionPooling* attention, const Tensor& x,
               const Tensor& mask);
 /// Returns the mean of x [B, N, d] over the positions where mask (i32 [B, N], undefined: all) is 1:
@@ -103,5 +103,10 @@ Tensor mean_over_tokens(const Tensor& x, const Tensor& mask);
 Tensor max_over_tokens(const Tensor& x, const Tensor& mask);
 /// Returns the first position where mask is 1; 0 for a sample without any.
 Tensor first_real_token(const Tensor& x, const Tensor& mask);
+/// Returns the last position where mask is 1; 0 for a sample without any.
+Tensor last_real_token(const Tensor& x, const Tensor& mask);
+/// Returns the mean with the weights 1, 2, ... from the first position where mask is 1; 0 for a sample
+/// without any.
+Tensor weighted_mean_over_tokens(const Tensor& x, const Tensor& mask);
 
 }  // namespace heed

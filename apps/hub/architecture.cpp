@@ -423,7 +423,7 @@ const Architecture& find_architecture(const RunContent& run) {
     if (one.exports && one.exports(run)) return one;
   fail("there is no published layout for a ", run.task,
        " run; there are those for language_model (GPT-2, Llama, Mistral, Qwen3, Phi-3, Gemma, BERT), "
-       "classify and "
+       "classify, rate and "
        "embed_text (BERT) and translate, summarize and converse (Marian)");
 }
 

@@ -67,6 +67,20 @@ class WeightNames {
   std::vector<WeightName> names_;
 };
 
+/// Members of a pooling file of sentence-transformers, and heed's model.pooling.
+inline constexpr std::pair<const char*, const char*> sentence_poolings[] = {
+    {"pooling_mode_mean_tokens", "mean"},
+    {"pooling_mode_cls_token", "first"},
+    {"pooling_mode_max_tokens", "max"},
+    {"pooling_mode_lasttoken", "last"},
+    {"pooling_mode_weightedmean_tokens", "weighted"}};
+/// Activations of its Dense modules, and heed's model.pooler.
+inline constexpr std::pair<const char*, const char*> dense_activations[] = {
+    {"torch.nn.modules.activation.Tanh", "tanh"},
+    {"torch.nn.modules.activation.ReLU", "relu"},
+    {"torch.nn.modules.activation.GELU", "gelu"},
+    {"torch.nn.modules.linear.Identity", "identity"}};
+
 /// Returns the prefix of a name in the file ("bert.", "0.auto_model."); "" if there is no such weight.
 std::string prefix_of(const Tensors& tensors, std::string_view name);
 /// If the "model" settings scale embeddings, scales the table itself, because published layouts do not scale.
@@ -202,6 +216,7 @@ struct RunContent {
   std::int64_t begin = 0, end = 0, pad = -1;  ///< special tokens; -1: none
   std::vector<std::int64_t> ends = {};        ///< of a language model: all tokens that end a text
   std::vector<std::string> labels = {};       ///< of a classifier
+  Json scale = {};                            ///< of a run of `rate`: "mean" and "deviation"
 };
 
 /// Returns "eos_token_id" of a language model: a token, a list, or null.
@@ -213,6 +228,7 @@ struct ExportPlan {
   WeightNames names;
   Tensors weights;                          ///< heed's weights, arranged as the layout needs them
   std::map<std::string, Json> beside = {};  ///< more files, by their paths in the folder
+  Tensors dense = {};                       ///< weights of a Dense module of sentence-transformers
 };
 
 /// A published kind of model.

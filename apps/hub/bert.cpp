@@ -3,7 +3,11 @@
 // the padding position; DistilBERT (Sanh et al. 2019, arXiv 1910.01108), without token types. All
 // are encoders with norms after their layers and a norm of the embeddings. With the head of a
 // masked language model it becomes a masked language_model run, with a classification head a
-// classifier, otherwise a sentence encoder.
+// classifier, with one output a run of `rate`, otherwise a sentence encoder.
+//
+// ELECTRA (Clark et al. 2020, arXiv 2003.10555) has other heads. MPNet (Song et al. 2020, arXiv
+// 2004.09297) adds biases of distances, one table for all layers, which here are copies that
+// fine-tuning may change apart.
 
 #include <algorithm>
 
@@ -23,6 +27,12 @@ const std::vector<ConfigMember> bert_members = {
     {"hidden_act", "activation", 0, 0, "gelu"},
     {"layer_norm_eps", "epsilon", 0, 0, 1e-12}};
 
+const std::vector<ConfigMember> mpnet_members = [] {
+  std::vector<ConfigMember> members = bert_members;
+  std::erase_if(members, [](const ConfigMember& one) { return one.ours == std::string_view("token_types"); });
+  return members;
+}();
+
 const std::vector<ConfigMember> distilbert_members = {{"dim", "width", 1, 65536},
                                                       {"n_heads", "heads", 1, 1024},
                                                       {"hidden_dim", "feed_forward", 1, 1 << 20},
@@ -33,10 +43,14 @@ const std::vector<ConfigMember> distilbert_members = {{"dim", "width", 1, 65536}
 /// The table of all encoders in this file: they read the same, under different names.
 const MemberTable encoder_table{
     .only = Json::parse(
-        R"({"position_embedding_type": "absolute", "is_decoder": false, "add_cross_attention": false})"),
-    .read = "num_hidden_layers n_layers max_position_embeddings pad_token_id id2label problem_type",
+        R"({"position_embedding_type": "absolute", "is_decoder": false, "add_cross_attention": false,
+            "relative_attention_num_buckets": 32})"),
+    .read =
+        "num_hidden_layers n_layers max_position_embeddings pad_token_id id2label problem_type "
+        "embedding_size",
     .without_effect =
-        "classifier_dropout qa_dropout seq_classif_dropout sinusoidal_pos_embds tie_weights_ output_past "
+        "summary_type summary_use_proj summary_activation summary_last_dropout classifier_dropout qa_dropout "
+        "seq_classif_dropout sinusoidal_pos_embds tie_weights_ output_past "
         "directionality"};
 
 const Json encoder_settings = Json::parse(R"({"norm": "post", "norm_kind": "layer", "positions": "learned",
@@ -56,6 +70,7 @@ struct EncoderKind {
   const char* layer = "encoder.layer.{}.";           ///< the prefix of a layer's weights
   std::vector<MapName> maps = bert_maps;             ///< of a layer
   bool has_types = true, offsets_positions = false;  ///< the first position is pad_token_id + 1
+  bool has_distances = false;                        ///< biases of distances (MPNet)
   /// Names of the masked-language-model head: "transform", its norm, the map to the tokens and its
   /// bias.
   const char *transform, *transform_norm, *decoder, *bias, *copy_of_bias = nullptr;
@@ -71,6 +86,9 @@ WeightNames encoder_names(const EncoderKind& kind, std::int64_t layers, std::int
   if (kind.has_types) names.add("embeddings.token_type_embeddings.weight", "input.types.weight");
   names.add_map({"embeddings.LayerNorm", "input.norm"});
   names.add_layers(layers, kind.layer, "encoder.layers.{}.", kind.maps);
+  for (std::int64_t i = 0; kind.has_distances && i < layers; ++i)
+    names.add("encoder.relative_attention_bias.weight",
+              concat_text("encoder.layers.", i, ".attention.relative.weight"));
   return names;
 }
 
@@ -91,6 +109,27 @@ const EncoderKind roberta_kind = {.begin = "<s>",
                                   .copy_of_bias = "lm_head.decoder.bias",
                                   .pooler = "classifier.dense",
                                   .classes = "classifier.out_proj"};
+
+const EncoderKind electra_kind = {.begin = "[CLS]",
+                                  .transform = "generator_predictions.dense",
+                                  .transform_norm = "generator_predictions.LayerNorm",
+                                  .decoder = "generator_lm_head.weight",
+                                  .bias = "generator_lm_head.bias",
+                                  .pooler = "classifier.dense",
+                                  .pooler_activation = "gelu",
+                                  .classes = "classifier.out_proj"};
+
+const EncoderKind mpnet_kind = [] {
+  EncoderKind kind = roberta_kind;
+  kind.members = mpnet_members;
+  kind.maps = {{"attention.attn.q", "attention.query"},   {"attention.attn.k", "attention.key"},
+               {"attention.attn.v", "attention.value"},   {"attention.attn.o", "attention.output"},
+               {"attention.LayerNorm", "attention_norm"}, {"intermediate.dense", "feed_forward.input"},
+               {"output.dense", "feed_forward.output"},   {"output.LayerNorm", "feed_forward_norm"}};
+  kind.has_types = false;
+  kind.has_distances = true;
+  return kind;
+}();
 
 const EncoderKind distilbert_kind = {.begin = "[CLS]",
                                      .members = distilbert_members,
@@ -114,8 +153,6 @@ const EncoderKind distilbert_kind = {.begin = "[CLS]",
 
 /// Returns the names of the classes, in the order of the outputs.
 std::vector<std::string> published_labels(const Config& config, std::int64_t count) {
-  check(count >= 2,
-        "config.json: the model has one output, a number instead of classes, which no task of heed supports");
   const Config names = config.part("id2label");
   check(!names.has(std::to_string(count).c_str()), "config.json: \"id2label\" names more classes than the ",
         count, " outputs");
@@ -157,14 +194,20 @@ void import_classes(ImportPlan& plan, const EncoderKind& kind, const Config& con
   const auto found = tensors.find(weight);
   check(found != tensors.end() && found->second.rank() == 2,
         "config.json describes a classifier, but there is no weight ", weight);
-  plan.labels = published_labels(config, found->second.size(0));
-  plan.settings["data"]["label_separator"] = separator_of_labels(config, plan.labels);
+  const std::int64_t outputs = found->second.size(0);
+  plan.task = outputs == 1 ? "rate" : "classify";
+  if (outputs == 1) {
+    config.expect("problem_type", "regression");
+    plan.remarks.emplace_back("answers are the model's output itself, without a sigmoid");
+  } else {
+    plan.labels = published_labels(config, outputs);
+    plan.settings["data"]["label_separator"] = separator_of_labels(config, plan.labels);
+  }
   add_found(plan.names, tensors, kind.pooler, "pooler");
   add_found(plan.names, tensors, kind.classes, "output");
   model.update(Json::parse(R"({"pooling": "first", "local_width": 0, "sparse_features": 0,
                                "word_dropout": 0.0, "embedding_deviation": 0.0})"));
   model["pooler"] = kind.pooler_activation;
-  plan.task = "classify";
 }
 
 /// Imports the masked-language-model head. Its map is the embedding if the two are tied.
@@ -182,6 +225,8 @@ void import_masked_head(ImportPlan& plan, const EncoderKind& kind, const Config&
                 {"max_length", length},
                 {"tie_embeddings", tied ? "decoder" : "none"},
                 {"output_transform", true}});
+  if (model.contains("encoder_attention")) model["decoder_attention"] = model["encoder_attention"];
+  model.erase("encoder_attention");
   model.erase("encoder_layers");
   plan.task = "language_model";
   plan.settings["objective"] = "masked";
@@ -195,6 +240,7 @@ ImportPlan import_encoder(const EncoderKind& kind, const Config& config, const T
                         prefix_of(tensors, "cls.seq_relationship.weight") + "cls.seq_relationship.";
   config.check_rows("max_position_embeddings", tensors, prefix + "embeddings.position_embeddings.weight");
   config.check_rows("vocab_size", tensors, embedding);
+  if (config.type() == "electra") config.expect("embedding_size", config.integer("hidden_size", 1, 65536));
   const std::int64_t layers = config.integer(kind.layers, 1, 1024),
                      length_of_table = config.integer("max_position_embeddings", 1, 1 << 24);
   std::int64_t first = 0;  // RoBERTa's positions begin behind the padding token's id
@@ -207,10 +253,11 @@ ImportPlan import_encoder(const EncoderKind& kind, const Config& config, const T
   if (!model.contains("epsilon")) model["epsilon"] = 1e-12;  // DistilBERT's
   model.update({{"encoder_layers", layers}, {"attention_bias", true}});
   model.update(encoder_settings);
+  if (kind.has_distances) model["encoder_attention"] = {{"name", "dot_product"}, {"relative", true}};
   ImportPlan plan{"embed_text",
                   {{"tokenizer", {{"begin", kind.begin}}}},
                   encoder_names(kind, layers, first),
-                  {"embeddings.position_ids", next_sentence}};
+                  {"embeddings.position_ids", next_sentence, "discriminator_predictions."}};
   plan.names.add_prefix(prefix);
   const bool has_pooler = tensors.contains(prefix + "pooler.dense.weight");
   if (config.is_of("ForSequenceClassification"))
@@ -219,7 +266,8 @@ ImportPlan import_encoder(const EncoderKind& kind, const Config& config, const T
     import_masked_head(plan, kind, config, tensors, embedding, length, model);
   else
     model["pooling"] = "mean";
-  const bool reads_pooler = plan.task == "classify" && std::string_view(kind.pooler) == "pooler.dense";
+  const bool reads_pooler = !plan.settings.contains("objective") && plan.task != "embed_text" &&
+                            std::string_view(kind.pooler) == "pooler.dense";
   if (!reads_pooler) plan.unused.push_back(prefix + "pooler.");
   if (plan.task != "language_model")
     plan.settings["data"].update({{"max_tokens", length}, {"long_texts", "cut"}});
@@ -231,14 +279,14 @@ ImportPlan import_encoder(const EncoderKind& kind, const Config& config, const T
 }
 
 bool is_bert(const RunContent& run) {
-  return run.task == "embed_text" || run.task == "classify" ||
+  return run.task == "embed_text" || run.task == "classify" || run.task == "rate" ||
          (run.task == "language_model" && run.settings.value("objective", "causal") == "masked");
 }
 
 /// Returns the files that sentence-transformers reads beside a sentence encoder.
 std::map<std::string, Json> sentence_files(const Json& settings) {
   const std::string prompt = settings.at("tokenizer").at("prompt"),
-                    pooling = settings.at("model").at("pooling");
+                    pooling = settings.at("model").at("pooling"), pooler = settings.at("model").at("pooler");
   Json modules = Json::array();
   const auto add = [&](const char* path, const char* type) {
     modules.push_back({{"idx", modules.size()},
@@ -248,12 +296,12 @@ std::map<std::string, Json> sentence_files(const Json& settings) {
   };
   add("", "Transformer");
   add("1_Pooling", "Pooling");
-  if (settings.at("prediction").at("normalise")) add("2_Normalize", "Normalize");
+  if (pooler != "none") add("2_Dense", "Dense");
+  if (settings.at("prediction").at("normalise")) add("3_Normalize", "Normalize");
+  Json modes = {{"word_embedding_dimension", settings.at("model").at("width")}};
+  for (const auto& [published, ours] : sentence_poolings) modes[published] = pooling == ours;
   return {{"modules.json", modules},
-          {"1_Pooling/config.json",
-           {{"word_embedding_dimension", settings.at("model").at("width")},
-            {"pooling_mode_mean_tokens", pooling == "mean"},
-            {"pooling_mode_cls_token", pooling == "first"}}},
+          {"1_Pooling/config.json", modes},
           {"sentence_bert_config.json",
            {{"max_seq_length", settings.at("data").at("max_tokens")}, {"do_lower_case", false}}},
           {"config_sentence_transformers.json",
@@ -261,13 +309,29 @@ std::map<std::string, Json> sentence_files(const Json& settings) {
             {"default_prompt_name", prompt.empty() ? Json() : Json("default")}}}};
 }
 
+/// Moves the pooler of a sentence encoder to a module of its own.
+void publish_dense(const Json& model, ExportPlan& plan) {
+  const std::string pooler = model.at("pooler");
+  const std::int64_t width = model.at("width"), out = model.at("pooler_width");
+  const auto* const activation =
+      std::ranges::find(dense_activations, pooler, [](const auto& pair) { return pair.second; });
+  plan.beside["2_Dense/config.json"] = {{"in_features", width},
+                                        {"out_features", out > 0 ? out : width},
+                                        {"bias", true},
+                                        {"activation_function", activation->first}};
+  for (const char* const name : {"weight", "bias"})
+    plan.dense[concat_text("linear.", name)] = plan.weights.extract(concat_text("pooler.", name)).mapped();
+}
+
 /// Exports a run as BERT, including runs imported from RoBERTa and DistilBERT, since BERT computes
 /// the same.
 ExportPlan export_bert(RunContent run) {
-  const bool has_head = run.task == "language_model", has_classes = run.task == "classify";
+  const bool has_head = run.task == "language_model",
+             has_classes = run.task == "classify" || run.task == "rate",
+             has_vectors = run.task == "embed_text";
   const Json& model = run.settings.at("model");
   Json allowed = Json::parse(R"({"head_width": [0], "share_layers": ["none"], "output_transform": [true],
-      "local_width": [0], "sparse_features": [0], "output_cap": [0.0], "pooling": ["mean", "first"], "pooler": ["none"]})");
+      "local_width": [0], "sparse_features": [0], "output_cap": [0.0], "pooling": ["mean", "first", "max", "last", "weighted"]})");
   if (has_classes) allowed.update({{"pooling", Json::array({"first"})}, {"pooler", Json::array({"tanh"})}});
   allowed["activation"] = classic_activations;
   allowed[has_head ? "decoder_attention" : "encoder_attention"] = Json::array({"dot_product"});
@@ -296,8 +360,17 @@ ExportPlan export_bert(RunContent run) {
   names.add_prefix(has_head || has_classes ? "bert." : "");
   if (has_classes) {
     names.add_map({"classifier", "output"});
-    const bool has_sets = run.settings.at("data").at("label_separator") != "";
-    config["problem_type"] = has_sets ? several_labels : one_label;
+    if (run.task == "rate") {
+      config["problem_type"] = "regression";
+      config["id2label"] = {{"0", "LABEL_0"}};
+      // Outputs are in units of the deviation.
+      Tensor &weight = run.weights.at("output.weight"), &bias = run.weights.at("output.bias");
+      weight = weight * run.scale.at("deviation").get<double>();
+      bias = bias * run.scale.at("deviation").get<double>() + run.scale.at("mean").get<double>();
+    } else {
+      config["problem_type"] =
+          run.settings.at("data").at("label_separator") != "" ? several_labels : one_label;
+    }
     for (std::size_t i = 0; i < run.labels.size(); ++i) {
       config["id2label"][std::to_string(i)] = run.labels[i];
       config["label2id"][run.labels[i]] = i;
@@ -312,7 +385,8 @@ ExportPlan export_bert(RunContent run) {
     if (!tied) names.add(bert_kind.copy_of_bias, "output_bias");
   }
   ExportPlan plan{std::move(config), std::move(names), std::move(run.weights)};
-  if (run.task == "embed_text") plan.beside = sentence_files(run.settings);
+  if (has_vectors) plan.beside = sentence_files(run.settings);
+  if (has_vectors && model.at("pooler") != "none") publish_dense(model, plan);
   return plan;
 }
 
@@ -333,7 +407,9 @@ std::vector<Architecture> bert_architectures() {
   return {encoder_architecture<bert_kind>("bert", "BERT"),
           encoder_architecture<roberta_kind>("roberta", "RoBERTa"),
           encoder_architecture<roberta_kind>("xlm-roberta", "XLM-RoBERTa"),
-          encoder_architecture<distilbert_kind>("distilbert", "DistilBERT")};
+          encoder_architecture<distilbert_kind>("distilbert", "DistilBERT"),
+          encoder_architecture<electra_kind>("electra", "ELECTRA"),
+          encoder_architecture<mpnet_kind>("mpnet", "MPNet")};
 }
 
 }  // namespace heed::hub

@@ -38,6 +38,8 @@ RunContent run_content(Run& run, const Tensors& weights, const Tokenizer& tokeni
       content.ends.push_back(tokenizer.id_of(mark));
   }
   content.labels = run.task().known_classes();
+  if (const auto file = run.task().files().find("scale.json"); file != run.task().files().end())
+    content.scale = parse_json<Json>(file->second, file->first);
   for (const auto& [name, tensor] : weights)
     if (tensor.dtype() == DType::f32)
       content.weights[name] = Tensor::from(tensor.to_vector<float>(), tensor.shape());
@@ -119,7 +121,7 @@ ExchangeReport export_run(const std::filesystem::path& path, const std::filesyst
   const Architecture& architecture = find_architecture(content);
   // A causal model adds no mark at the end; in a masked model, tokenizer.begin decides.
   const bool is_one_stack =
-      content.task == "embed_text" || content.task == "classify" || content.task == "language_model";
+      content.task != "translate" && content.task != "summarize" && content.task != "converse";
   const std::string begin = is_one_stack ? run.settings().read<BeginMark>("tokenizer").begin : "";
   const bool is_causal = content.settings.value("objective", "") == "causal",
              has_end = content.task != "language_model" || (!is_causal && !begin.empty());
@@ -135,6 +137,8 @@ ExchangeReport export_run(const std::filesystem::path& path, const std::filesyst
     write_file_atomically(folder / "tokenizer.json", with_marks(tokenizers.source, begin, has_end));
     if (tokenizers.are_two)
       write_file_atomically(folder / "target_tokenizer.json", with_marks(tokenizers.target, "", has_end));
+    if (!plan.dense.empty())
+      save_safetensors(folder / "2_Dense/model.safetensors", {plan.dense, {{"format", "pt"}}}, stored);
     save_safetensors(folder / "model.safetensors", {weights, {{"format", "pt"}}}, stored);
     write_file_atomically(folder / "config.json", plan.config.dump(2) + "\n");
   });

@@ -193,24 +193,41 @@ std::string in_lower_case(const std::string& text) {
   return json.dump();
 }
 
-/// Returns the value of model.pooling from the pooling file of sentence-transformers, which must be
-/// the mean or the first token; "": there is no such file.
+/// Returns the value of model.pooling from the pooling file of sentence-transformers; "": there is no such
+/// file.
 std::string pooling_of_published(const fs::path& folder, const fs::path& file) {
   if (!path_exists(file)) return "";
   const Json json = json_of_published(file);
   check(json.is_object(), file, " is not a JSON object");
-  bool by_mean = false, by_first = false, otherwise = false;
+  std::vector<std::string> modes;
   for (const auto& [name, value] : json.items()) {
     if (!name.starts_with("pooling_mode_")) continue;
     check(value.is_boolean(), file, ": \"", name, "\" must be true or false, is ", dumped(value));
-    (name == "pooling_mode_mean_tokens" ? by_mean
-     : name == "pooling_mode_cls_token" ? by_first
-                                        : otherwise) |= value.get<bool>();
+    if (value.get<bool>()) modes.push_back(name);
   }
-  check(by_mean != by_first && !otherwise, folder,
-        " does not pool its tokens by their mean, nor by the first of them alone, which heed supports: ",
-        dumped(json));
-  return by_mean ? "mean" : "first";
+  for (const auto& [published, ours] : sentence_poolings)
+    if (modes == std::vector<std::string>{published}) return ours;
+  fail(folder,
+       " pools its tokens in a way that heed does not support; it supports one of their mean, weighted mean "
+       "or "
+       "maximum, and the first or last of them alone: ",
+       dumped(json));
+}
+
+/// Reads a Dense module, which becomes the pooler.
+void take_dense_module(const fs::path& folder, ImportPlan& plan, Tensors& weights) {
+  const Config config(text_of_published(folder / "config.json"), (folder / "config.json").string());
+  const std::string kind = config.value("activation_function", "torch.nn.modules.activation.Tanh");
+  const auto* const known =
+      std::ranges::find(dense_activations, kind, [](const auto& pair) { return pair.first; });
+  check(known != std::end(dense_activations), folder, ": \"activation_function\" is \"", kind,
+        "\", which heed does not support; it supports Tanh, ReLU, GELU and Identity");
+  const std::int64_t width = config.integer("out_features", 1, 65536);
+  plan.settings["model"].update({{"pooler", known->second}, {"pooler_width", width}});
+  for (auto& [name, tensor] : load_safetensors(folder / "model.safetensors").tensors)
+    weights["2_Dense." + name] = tensor;
+  if (!config.value("bias", true).get<bool>()) weights["2_Dense.linear.bias"] = Tensor::zeros({width});
+  plan.names.add_map({"2_Dense.linear", "pooler"});
 }
 
 /// Returns the prompt that sentence-transformers puts before every text; "": none. Those that it puts
@@ -232,14 +249,19 @@ std::string prompt_of_sentences(const fs::path& file, std::vector<std::string>& 
   return prompts.at(name.get<std::string>());
 }
 
-/// Takes over how sentence-transformers makes vectors: pooling, length 1 or not, and the prompt.
-void take_sentence_modules(const fs::path& folder, ImportPlan& plan) {
+/// Takes over how sentence-transformers makes vectors: pooling, a map, length 1 or not, and the prompt.
+void take_sentence_modules(const fs::path& folder, ImportPlan& plan, Tensors& weights) {
   const std::vector<SentenceModule> modules = sentence_modules(folder);
   fs::path pooling = folder / "1_Pooling";
   bool normalises = modules.empty();
   for (const SentenceModule& module : modules) {
-    check(module.is("Transformer") || module.is("Pooling") || module.is("Normalize"), folder,
-          " sends its vectors through ", module.type, ", which heed does not support");
+    const bool is_dense = module.is("Dense"),
+               is_second = is_dense && plan.settings["model"].contains("pooler");
+    check((module.is("Transformer") || module.is("Pooling") || module.is("Normalize") || is_dense) &&
+              !is_second && !(is_dense && normalises),
+          folder, " sends its vectors through ", module.type, is_dense ? " twice or after Normalize" : "",
+          ", which heed does not support");
+    if (is_dense) take_dense_module(module.folder, plan, weights);
     if (module.is("Pooling")) pooling = module.folder;
     normalises = normalises || module.is("Normalize");
   }
@@ -270,7 +292,7 @@ void take_text_limits(const fs::path& folder, ImportPlan& plan, PublishedModel& 
     }
     return true;
   };
-  for (const char* const kind : {"bert", "roberta", "distilbert", "xlm-roberta"}) {
+  for (const char* const kind : {"bert", "roberta", "distilbert", "xlm-roberta", "mpnet"}) {
     const fs::path file = folder / concat_text("sentence_", kind, "_config.json");
     if (plan.task != "embed_text" || !path_exists(file)) continue;
     const Json object = object_of_published(file);
@@ -331,8 +353,8 @@ ImportedRun imported(const fs::path& folder) {
   config.expect(common_members());
   config.expect(*architecture.members);
   ImportPlan plan = architecture.import_plan(config, model.tensors);
-  if (plan.task == "embed_text") take_sentence_modules(folder, plan);
-  if (plan.task == "embed_text" || plan.task == "classify")
+  if (plan.task == "embed_text") take_sentence_modules(folder, plan, model.tensors);
+  if (plan.task == "embed_text" || plan.task == "classify" || plan.task == "rate")
     take_text_limits(folder_of_model(folder), plan, model);
   std::vector<std::string> remarks = std::move(model.remarks);
   remarks.insert(remarks.end(), plan.remarks.begin(), plan.remarks.end());
@@ -342,6 +364,7 @@ ImportedRun imported(const fs::path& folder) {
   NamedFiles files = imported_files(model.texts, config, plan, settings, remarks);
   Tensors weights = our_weights(model.tensors, model.unread, plan, folder.string());
   if (!plan.labels.empty()) files["classes.json"] = classes_to_json(plan.labels);
+  if (plan.task == "rate") files["scale.json"] = R"({"mean": 0, "deviation": 1})";
   std::unique_ptr<Task> task = entry.make(std::move(settings));
   task->open_files([&](std::string_view name) {
     const auto found = files.find(std::string(name));

@@ -80,9 +80,9 @@ void replace_parts(TokenizerJson& json, const Json& config, std::vector<std::str
   }
 }
 
-/// The marks around a text.
+/// The marks around a text, and between two that are read as one.
 struct MarksAround {
-  std::vector<std::string> before, after;
+  std::vector<std::string> before, after, between = {};
 };
 
 /// Adds the marks of a part of the post-processor, outside of those that are there.
@@ -96,24 +96,30 @@ void add_marks(const TokenizerJson& part, const std::string& type, MarksAround& 
       check(pair.is_array() && !pair.empty(), where, '.', name, " is not a token and its id");
       list->push_back(text_of(pair[0], where));
     }
+    own.between.assign(type == "BertProcessing" ? 1 : 2, own.after[0]);
   } else if (type == "TemplateProcessing") {
-    std::vector<std::string>* list = &own.before;
-    for (const TokenizerJson& one : member(part, "single", where)) {
-      check(one.is_object(), where, ".single holds ", dumped(one), ", which is not an object");
+    std::vector<std::string>*list = &own.before, ignored;
+    const auto add = [&](const TokenizerJson& one, std::vector<std::string>& next) {
+      check(one.is_object(), where, " holds ", dumped(one), ", which is not an object");
       if (!one.contains("SpecialToken")) {
-        list = &own.after;
-        continue;
+        list = &next;
+        return;
       }
       const std::string id = text_in(one["SpecialToken"], "id", where);
       const TokenizerJson& special = member(member(part, "special_tokens", where), id.c_str(), where);
       for (const TokenizerJson& token : member(special, "tokens", where))
         list->push_back(text_of(token, where));
-    }
+    };
+    for (const TokenizerJson& one : member(part, "single", where)) add(one, own.after);
+    list = &ignored;  // what stands before the first text of a pair
+    if (!json_parts::is_null(part, "pair"))
+      for (const TokenizerJson& one : part["pair"]) add(one, list == &own.between ? ignored : own.between);
   } else {
     check(type == "ByteLevel", "the post-processor \"", type, "\" is not supported");
   }
   marks.before.insert(marks.before.begin(), own.before.begin(), own.before.end());
   marks.after.insert(marks.after.end(), own.after.begin(), own.after.end());
+  if (!own.between.empty()) marks.between = own.between;
 }
 
 /// Returns the marks that tokenizer.json puts around a text; nothing if it does not say.
@@ -144,13 +150,18 @@ void set_marks_of_encoder(const TokenizerJson& json, const Tokenizer& tokenizer,
                           Settings& settings) {
   const auto marks = marks_around(json);
   if (!marks || (marks->before.empty() && marks->after.empty())) return;  // as the architecture has them
-  const auto& [before, after] = *marks;
+  const auto& [before, after, between] = *marks;
   const bool ends = after.size() == 1 && tokenizer.find(after[0]) == tokenizer.id_of("</s>");
   check(ends && before.size() <= 1 && (!is_masked || !before.empty()),
         "tokenizer.json: its post-processor puts ", spaced(before), " and ", spaced(after),
         " around a text; heed supports one mark before it and ", tokenizer.token(tokenizer.id_of("</s>")),
         " behind it");
   settings.set("tokenizer.begin", before.empty() ? "" : before[0], "tokenizer.json");
+  if (settings.has("tokenizer.between") && !between.empty()) {
+    std::string text;
+    for (const std::string& mark : between) text += (text.empty() ? "" : " ") + mark;
+    settings.set("tokenizer.between", text, "tokenizer.json");
+  }
 }
 
 /// Sets what generation_config.json says, or where it is missing config.json, as in `transformers`:

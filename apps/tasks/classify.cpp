@@ -53,6 +53,7 @@ Settings classify_settings(bool own_data) {
                                          "\"label\", or detected and reported"});
   settings.declare("data", Expressions());
   settings.declare("tokenizer", BeginMark());
+  settings.declare("tokenizer", PairMarks());
   settings.declare("tokenizer", VocabularySettings());
   declare_model(settings, {.width = 128, .feed_forward = 256, .encoder_layers = 2}, Stacks::encoder,
                 /*has_sparse_features=*/true);

@@ -81,12 +81,25 @@ BoundedTokenizer::BoundedTokenizer(Tokenizer tokenizer, const Settings& settings
   cut_ = limits.long_texts == TextLimits::LongTexts::cut;
   if (const std::string mark = settings.read<BeginMark>("tokenizer").begin; !mark.empty())
     begin_ = {tokenizer_.id_of(mark)};
+  if (const std::string marks = settings.read<PairMarks>("tokenizer").between; !marks.empty())
+    for (const std::string_view mark : split_at(marks, " ")) between_.push_back(tokenizer_.id_of(mark));
   prompt_ = settings.read<TextPrompt>("tokenizer").prompt;
 }
 
-Tokens BoundedTokenizer::operator()(std::string_view text) {
-  Tokens tokens = tokens_with_end(tokenizer_, concat_text(prompt_, text));
+Tokens BoundedTokenizer::operator()(std::string_view text, std::size_t* second) {
+  const std::size_t tab = between_.empty() ? text.npos : text.find('\t');
+  check(tab == text.npos || text.find('\t', tab + 1) == text.npos,
+        "the text has several tabs; with tokenizer.between, one separates two texts");
+  Tokens tokens = tokens_with_end(tokenizer_, concat_text(prompt_, text.substr(0, tab)));
   tokens.insert(tokens.begin(), begin_.begin(), begin_.end());
+  if (second) *second = 0;
+  if (tab != text.npos) {
+    tokens.pop_back();
+    tokens.insert(tokens.end(), between_.begin(), between_.end());
+    if (second) *second = tokens.size();
+    const Tokens rest = tokens_with_end(tokenizer_, text.substr(tab + 1));
+    tokens.insert(tokens.end(), rest.begin(), rest.end());
+  }
   return bounded(std::move(tokens));
 }
 

@@ -82,6 +82,17 @@ void for_each_setting(auto&& visit, TextPrompt& text) {
   visit(text.prompt, "prompt", "Text before every text, such as \"query: \"", {.changes = Changes::in_use});
 }
 
+/// The marks between two texts that are read as one.
+struct PairMarks {
+  std::string between = {};
+};
+void for_each_setting(auto&& visit, PairMarks& marks) {
+  visit(
+      marks.between, "between",
+      "Marks, with spaces between them, that join two texts with a tab between them (with model.token_types "
+      "the second has type 1); empty: a tab is text");
+}
+
 // --- examples in memory
 
 /// A column of examples passed in memory.
@@ -160,9 +171,9 @@ class BoundedTokenizer {
  public:
   /// Reads its TextLimits from the settings below "data".
   BoundedTokenizer(Tokenizer tokenizer, const Settings& settings);
-  /// Tokenizes a text. A text that is too long is cut, or throws an Error, depending on
-  /// data.long_texts.
-  Tokens operator()(std::string_view text);
+  /// Tokenizes a text, or two with a tab between them (PairMarks). A text that is too long is cut, or throws an
+  /// Error, depending on data.long_texts. `second` gets the place of the second text; 0: there is one text.
+  Tokens operator()(std::string_view text, std::size_t* second = nullptr);
   /// The mark that begins a text; empty if the settings name none.
   const Tokens& begin() const { return begin_; }
   /// Applies the length limit to tokens that already end in the end mark.
@@ -176,7 +187,7 @@ class BoundedTokenizer {
 
  private:
   Tokenizer tokenizer_;
-  Tokens begin_;
+  Tokens begin_, between_;
   std::string prompt_;
   std::size_t max_tokens_ = 0;
   bool cut_ = false;

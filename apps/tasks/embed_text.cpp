@@ -57,6 +57,8 @@ Settings embed_text_settings(bool own_data) {
   settings.declare("tokenizer", TextPrompt());
   settings.declare("tokenizer", VocabularySettings());
   declare_model(settings, {}, Stacks::encoder);
+  for (const Setting& setting : transformer_settings())
+    if (setting.name == "pooler_width") settings.declare_json("model", setting, "0");
   declare_training(settings, embed_kinds);
   settings.declare("training", EmbedTextTraining());
   settings.declare("prediction", PredictionSettings());

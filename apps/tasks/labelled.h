@@ -223,6 +223,7 @@ class SingleTextInput : public TokenizedInput<BoundedTokenizer> {
   struct Item {
     Tokens tokens;
     std::string_view text;
+    std::size_t second = 0;  ///< the place of a second text (PairMarks)
   };
   using Model = EncoderClassifier;
   static constexpr const char* unit = "texts";
@@ -234,7 +235,11 @@ class SingleTextInput : public TokenizedInput<BoundedTokenizer> {
   NamedFiles learned_files(const LabelledText& train, const auto& learn_tokenizer) const {
     return learn_tokenizer(all_texts(train));
   }
-  Item item(std::string_view line) { return {(*tokenizer_)(line), line}; }
+  Item item(std::string_view line) {
+    Item item{{}, line};
+    item.tokens = (*tokenizer_)(line, &item.second);
+    return item;
+  }
   Item item(const LabelledText& text, std::size_t index) { return item(text.texts[index]); }
 
   std::unique_ptr<Module> make_model(const TransformerConfig& config, const Settings& /*trained*/,
@@ -247,10 +252,24 @@ class SingleTextInput : public TokenizedInput<BoundedTokenizer> {
     return lengths;
   }
   Tensor deep_logits(Model& model, const std::vector<Item>& items, Context& context) const {
-    return model.deep_logits(pad_tokens(item_tokens(items), model.device()), context);
+    PaddedTokens tokens = pad_tokens(item_tokens(items), model.device());
+    const bool has_pairs = std::ranges::any_of(items, [](const Item& one) { return one.second > 0; });
+    if (has_pairs && model.config().token_types > 1)
+      tokens.types = pad_tokens(item_types(items), model.device()).ids;
+    return model.deep_logits(tokens, context);
   }
   static TextFeatures features(const Item& item, std::int64_t count) {
     return text_features(item.text, count);
+  }
+  /// Returns for each token 0, or 1 from the second text on.
+  static std::vector<Tokens> item_types(const std::vector<Item>& items) {
+    std::vector<Tokens> types;
+    for (const Item& item : items) {
+      types.emplace_back(item.tokens.size(), 0);
+      if (item.second > 0 && item.second < item.tokens.size())
+        std::fill(types.back().begin() + static_cast<std::ptrdiff_t>(item.second), types.back().end(), 1);
+    }
+    return types;
   }
   void show(CaptureFile& file, const std::string& name, const Capture& capture, const Item& item) const {
     add_pass(file, name, capture, {item.tokens}, tokenizer_->tokenizer());

@@ -45,6 +45,7 @@ Settings rate_settings(bool own_data) {
                                          "name; empty: \"label\", or the column of numbers",
                            .split = {.valid_fraction = 0.1, .classes = false}});
   settings.declare("tokenizer", BeginMark());
+  settings.declare("tokenizer", PairMarks());
   settings.declare("tokenizer", VocabularySettings());
   declare_model(settings, {.width = 64, .feed_forward = 128, .encoder_layers = 1}, Stacks::encoder,
                 /*has_sparse_features=*/true);

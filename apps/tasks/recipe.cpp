@@ -162,12 +162,14 @@ std::vector<std::string> unread_by(Stacks stacks) {
   switch (stacks) {
     case Stacks::encoder:
       return {"decoder_layers", "max_length",        "tie_embeddings",  "output_bias", "output_transform",
-              "pointer",        "decoder_attention", "cross_attention", "output_cap"};
+              "pointer",        "decoder_attention", "cross_attention", "output_cap",  "pooler_width"};
     case Stacks::decoder:
-      return {"encoder_layers", "pooling",           "pooler",         "local_width", "word_dropout",
+      return {"encoder_layers", "pooling",           "pooler",
+              "local_width",    "word_dropout",      "pooler_width",
               "pointer",        "encoder_attention", "cross_attention"};
     default:
-      return {"pooling", "pooler", "local_width", "word_dropout", "token_types", "output_transform"};
+      return {"pooling",      "pooler",      "pooler_width",    "local_width",
+              "word_dropout", "token_types", "output_transform"};
   }
 }
 

@@ -25,7 +25,8 @@
 // Settings: "kv_heads" G, a divisor of H (0: H); "qk_norm" (false), which normalises queries and
 // keys (shared/projected_attention.h); "window" W (0: none); "logit_cap" c (0: none); "logit_scale"
 // in place of 1 / sqrt(dh) (0); "rotary_base", for layers that rotate with another base than the
-// model's and without its scaling (0: the model's); "output_bias", a bias of Wo (defaults to that of
+// model's and without its scaling (0: the model's); "relative" (false), biases of distances
+// (DistanceBias) beside the model's positions; "output_bias", a bias of Wo (defaults to that of
 // the other projections); "sink" and "gate" (shared/sink_and_gate.h), both "none".
 
 #include <cmath>
@@ -45,7 +46,7 @@ std::int64_t read_window(const Options& options) {
 class DotProductAttention : public ProjectedAttention {
  public:
   explicit DotProductAttention(const AttentionConfig& config)
-      : ProjectedAttention(with_own_base(config),
+      : ProjectedAttention(with_own_positions(config),
                            {.key_heads = read_key_heads(config),
                             .output_bias = config.options.take_bool("output_bias", config.bias),
                             .normalised = config.options.take_bool("qk_norm", false),
@@ -90,12 +91,14 @@ class DotProductAttention : public ProjectedAttention {
     return heads > 0 ? heads : config.heads;
   }
 
-  static AttentionConfig with_own_base(const AttentionConfig& config) {
+  static AttentionConfig with_own_positions(const AttentionConfig& config) {
     const double base = config.options.take_number("rotary_base", 0, 0, 1e12);
-    if (base == 0) return config;
-    check(config.rotary, "setting 'rotary_base' of an attention needs the model's positions to be rotary");
     AttentionConfig own = config;
-    own.angles = {.base = base, .share = config.angles.share};
+    own.relative = config.options.take_bool("relative", false) || config.relative;
+    check(!own.relative || !config.cross, "setting 'relative' of an attention is for self-attention");
+    check(base == 0 || config.rotary,
+          "setting 'rotary_base' of an attention needs the model's positions to be rotary");
+    if (base > 0) own.angles = {.base = base, .share = config.angles.share};
     return own;
   }
 

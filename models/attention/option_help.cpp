@@ -29,6 +29,7 @@ constexpr OptionHelp table[] = {
     {"dot_product", "logit_scale", "Factor of the logits; 0: 1 / sqrt(head width)"},
     {"dot_product", "rotary_base",
      "Base of this layer's rotary positions, without scaling for long texts; 0: the model's"},
+    {"dot_product", "relative", "Learned biases of distances beside the model's positions"},
     {"synthesizer_dense", "share_w2", "One second map for all heads, as in the authors' code"},
     {"synthesizer_factorized_dense", "tiling",
      "How two short vectors fill a row: 'tile' repeats both, 'outer' stretches the first"},

@@ -128,7 +128,8 @@ const std::vector<OptionCase>& option_cases() {
       {"dot_product", {{"sink", "learned"}, {"gate", "elementwise"}, {"kv_heads", std::int64_t{1}}}},
       {"dot_product", {{"window", std::int64_t{2}}, {"kv_heads", std::int64_t{1}}, {"sink", "zero"}}},
       {"dot_product", {{"logit_cap", 0.5}, {"logit_scale", 1.5}, {"kv_heads", std::int64_t{1}}}},
-      {"dot_product", {{"logit_cap", 0.5}, {"window", std::int64_t{2}}, {"sink", "learned"}}},
+      {"dot_product",
+       {{"logit_cap", 0.5}, {"window", std::int64_t{2}}, {"sink", "learned"}, {"relative", true}}},
       {"local",
        {{"reach", std::int64_t{1}},
         {"sinks", std::int64_t{1}},
@@ -413,6 +414,8 @@ std::vector<OpCase> model_cases() {
   cases.push_back(classifier_case("post", "mean"));
   cases.push_back(classifier_case("pre", "attention"));
   cases.push_back(classifier_case("post", "first", "tanh"));
+  cases.push_back(classifier_case("pre", "last", "identity"));
+  cases.push_back(classifier_case("pre", "weighted"));
   cases.push_back(small_data_case());
   cases.push_back(
       loss_case("image_classifier", ImageClassifierConfig{small_config("pre"), 4, 6, 2}, image_loss));

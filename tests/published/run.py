@@ -195,13 +195,14 @@ def pooled_by(*modes, last="Normalize"):
         (folder / "1_Pooling").mkdir()
         (folder / "1_Pooling/config.json").write_text(json.dumps(
             {"word_embedding_dimension": 16, **{f"pooling_mode_{mode}": mode in modes for mode in
-                                                ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")}}))
+                                                ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")}}))
     return write
 
 
 SMALL = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=24, vocab_size=VOCABULARY,
              max_position_embeddings=12)
 ROBERTA = SMALL | dict(max_position_embeddings=14, type_vocab_size=1, pad_token_id=1, layer_norm_eps=1e-5)
+MPNET = SMALL | dict(max_position_embeddings=14, pad_token_id=1, layer_norm_eps=1e-5)
 GPT2 = dict(n_embd=16, n_layer=2, n_head=4, vocab_size=257, n_positions=12, bos_token_id=256, eos_token_id=256)
 DISTILBERT = dict(dim=16, n_layers=2, n_heads=4, hidden_dim=24, vocab_size=VOCABULARY, max_position_embeddings=12)
 POSITION_IDS = {"embeddings.position_ids": np.arange(12, dtype=np.int64)[None]}
@@ -244,11 +245,18 @@ LAYOUTS = {
     "a BERT whose head was trained apart": layout("BertForMaskedLM", SMALL, extra={
         "cls.predictions.decoder.weight": np.linspace(-1, 1, VOCABULARY * 16, dtype=np.float32).reshape(VOCABULARY, 16)}),
     "BAAI/bge-small-en-v1.5": layout(**ENCODER, beside=pooled_by("cls_token"), pooling="first"),
-    "pooled by the maximum": layout(**ENCODER, beside=pooled_by("max_tokens"), refused="does not pool its tokens by their mean"),
-    "sentence-transformers/LaBSE": layout(**ENCODER, beside=pooled_by("mean_tokens", last="Dense"),
-                                          refused="sentence_transformers.models.Dense"),
-    "cross-encoder/ms-marco-MiniLM-L6-v2": layout("BertForSequenceClassification", SMALL | {"num_labels": 1},
-                                                  refused="the model has one output"),
+    "pooled by the maximum": layout(**ENCODER, beside=pooled_by("max_tokens"), pooling="max"),
+    "pooled by the last token": layout(**ENCODER, beside=pooled_by("lasttoken"), pooling="last"),
+    "pooled by a weighted mean": layout(**ENCODER, beside=pooled_by("weightedmean_tokens"), pooling="weighted"),
+    "pooled in two ways": layout(**ENCODER, beside=pooled_by("max_tokens", "cls_token"), refused="pools its tokens in a way"),
+    "sentence-transformers/LaBSE": layout(**ENCODER, beside=pooled_by("mean_tokens", last="LayerNorm"),
+                                          refused="sentence_transformers.models.LayerNorm"),
+    "google/electra-base-generator": layout("ElectraForMaskedLM", SMALL | {"embedding_size": 16}),
+    "google/electra-base-discriminator": layout("ElectraForPreTraining", SMALL | {"embedding_size": 16}, pooling="mean"),
+    "google/electra-small-discriminator": layout("ElectraModel", SMALL | {"embedding_size": 8}, refused='"embedding_size" is 8'),
+    "microsoft/mpnet-base": layout("MPNetForMaskedLM", MPNET, unigram_tokenizer),
+    "sentence-transformers/all-mpnet-base-v2": layout("MPNetModel", MPNET, unigram_tokenizer, beside=pooled_by("mean_tokens"),
+                                                      extra=POSITION_IDS),
     "dslim/bert-base-NER": layout("BertForTokenClassification", SMALL, refused="BertForTokenClassification, whose head heed"),
     "distilbert/distilbert-base-cased-distilled-squad": layout(
         "DistilBertForQuestionAnswering", DISTILBERT, refused="DistilBertForQuestionAnswering, whose head heed"),
@@ -257,8 +265,7 @@ LAYOUTS = {
     "FacebookAI/roberta-base": layout("RobertaForMaskedLM", ROBERTA, unigram_tokenizer, extra={
         "roberta.embeddings.position_ids": np.arange(14, dtype=np.int64)[None]}),
     "FacebookAI/xlm-roberta-base": layout("XLMRobertaForMaskedLM", ROBERTA, unigram_tokenizer),
-    "sentence-transformers/all-mpnet-base-v2": layout("MPNetModel", SMALL, beside=pooled_by("mean_tokens"), refused='"mpnet"'),
-    "google/electra-base-discriminator": layout("ElectraForPreTraining", SMALL | {"embedding_size": 16}, refused='"electra"'),
+    "albert/albert-base-v2": layout("AlbertModel", SMALL | {"embedding_size": 8}, refused='"albert"'),
     "google-t5/t5-small": layout("T5ForConditionalGeneration", dict(
         d_model=16, d_kv=4, d_ff=24, num_layers=2, num_heads=4, vocab_size=VOCABULARY), unigram_tokenizer, refused='"t5"'),
 }  # Marian's: test_marian_with_sentencepiece
@@ -341,13 +348,15 @@ class Published(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         if readable:
             model = kind.from_pretrained(folder, dtype=torch.float32).eval()
-        if kind is not transformers.BertModel:
+        if kind is transformers.ElectraForPreTraining:  # whose head finds tokens that were replaced
+            model, kind = model.electra, transformers.ElectraModel
+        if not kind.__name__.endswith("Model") or kind is transformers.GPT2LMHeadModel:
             ids = np.ascontiguousarray(IDS[:1])
-            self.near(self.outputs_of(own, {"ids": ids})["outputs"], model(tensor(ids)).logits.detach().numpy(), "logits")
+            self.near(self.outputs_of(own, {"ids": ids}, False)["outputs"], model(tensor(ids)).logits.detach().numpy(), "logits")
             return
         self.check_vectors(model, folder, own, pooling)
 
-    def check_vectors(self, model, folder, own, pooling="mean"):
+    def check_vectors(self, model, folder, own, pooling="mean", dense=lambda pool: pool):
         """The vectors of the run, or of the folder itself, and the model's of what its own tokenizer makes of lines."""
         lines = ["the cats see w1", "w2, the cat.", "see w9"]
         found = run("embed_text", "predict", "--run", own, text="\n".join(lines) + "\n").strip().split("\n")
@@ -355,7 +364,10 @@ class Published(unittest.TestCase):
         theirs.no_padding()
         for line, vector in zip(lines, found, strict=True):
             hidden = model(torch.tensor([theirs.encode(line).ids])).last_hidden_state[0]
-            expected = torch.nn.functional.normalize(hidden[0] if pooling == "first" else hidden.mean(0), dim=-1)
+            places = torch.arange(1.0, len(hidden) + 1).unsqueeze(1)
+            pools = {"first": hidden[0], "mean": hidden.mean(0), "max": hidden.max(0).values, "last": hidden[-1],
+                     "weighted": (hidden * places).sum(0) / places.sum()}
+            expected = torch.nn.functional.normalize(dense(pools[pooling]), dim=-1)
             self.near(np.array([float(x) for x in vector.split()]), expected.detach().numpy(), line)
 
     def exported(self, model, kind, outputs):
@@ -443,6 +455,64 @@ class Published(unittest.TestCase):
                 ids = ids if len(ids) <= 6 else ids[:5] + ids[-1:]
                 expected = model(torch.tensor([ids])).last_hidden_state[0].mean(0)
                 self.near(np.array([float(x) for x in vector.split()]), expected.detach().numpy(), line)
+
+    def test_dense_modules(self):
+        """A map after pooling, to another width, with and without a bias; and the way back."""
+        from safetensors.torch import save_file as save_torch
+        for number, (activation, bias, width) in enumerate((("Tanh", True, 12), ("linear.Identity", False, 20), ("ReLU", True, 16))):
+            with self.subTest(activation):
+                self.setUp()
+                model = scatter(transformers.BertModel(transformers.BertConfig(**SMALL)))
+                model.save_pretrained(self.model_folder)
+                bert_tokenizer(self.model_folder)
+                pooled_by("lasttoken", last="Dense")(self.model_folder)
+                dense, below = torch.nn.Linear(16, width, bias), self.model_folder / "2_Dense"
+                below.mkdir()
+                save_torch({"linear." + name: value for name, value in dense.state_dict().items()}, below / "model.safetensors")
+                kind = activation if "." in activation else "activation." + activation
+                (below / "config.json").write_text(json.dumps({"in_features": 16, "out_features": width, "bias": bias,
+                                                               "activation_function": "torch.nn.modules." + kind}))
+                change_json(self.model_folder / "modules.json",
+                            lambda content: content.append({"path": "3_Normalize", "type": "sentence_transformers.models.Normalize"}))
+                run("heed", "import", self.model_folder, "--out", self.folder / "run")
+                run("heed", "export", self.folder / "run", "--out", self.folder / "exported")
+                act = getattr(torch.nn, activation.split(".")[-1])()
+                for own in (self.model_folder, self.folder / "run", self.folder / "exported"):
+                    self.check_vectors(model, self.model_folder, own, "last", lambda pool: act(dense(pool)))
+
+    def test_regression(self):
+        """One output: a number for a text or, as cross-encoders have it, for two; and the way back."""
+        for kind, settings, tokenizer in (("Bert", SMALL, bert_tokenizer), ("Roberta", ROBERTA, unigram_tokenizer),
+                                          ("Electra", SMALL | {"embedding_size": 16}, bert_tokenizer), ("MPNet", MPNET, unigram_tokenizer)):
+            with self.subTest(kind):
+                self.setUp()
+                model_kind = getattr(transformers, kind + "ForSequenceClassification")
+                model = scatter(model_kind(getattr(transformers, kind + "Config")(**settings, num_labels=1)))
+                model.save_pretrained(self.model_folder)
+                tokenizer(self.model_folder)
+                if kind != "Bert":  # pairs as a template has them
+                    theirs, two = Tokenizer.from_file(str(self.model_folder / "tokenizer.json")), kind != "Electra"
+                    begin, end = ("<s>", "</s>") if two else ("[CLS]", "[SEP]")
+                    theirs.post_processor = processors.TemplateProcessing(
+                        single=f"{begin} $A {end}", pair=f"{begin} $A {end} {end} $B {end}" if two else f"{begin} $A {end} $B:1 {end}:1",
+                        special_tokens=[(mark, theirs.token_to_id(mark)) for mark in (begin, end)])
+                    theirs.save(str(self.model_folder / "tokenizer.json"))
+                run("heed", "import", self.model_folder, "--out", self.folder / "run")
+                folders = [(self.folder / "run", model), (self.model_folder, model)]
+                if kind == "Bert":
+                    run("heed", "export", self.folder / "run", "--out", self.folder / "exported")
+                    folders.append((self.folder / "run", model_kind.from_pretrained(self.folder / "exported").eval()))
+                    self.assertEqual(folders[-1][1].config.num_labels, 1)
+                theirs = Tokenizer.from_file(str(self.model_folder / "tokenizer.json"))
+                theirs.no_padding()
+                lines = ["the cats see w1", "w2\tthe cat.", "w1 w3\tw9"]
+                for own, expected_by in folders:
+                    found = run("rate", "predict", "--run", own, text="\n".join(lines) + "\n").split()
+                    for line, number in zip(lines, found, strict=True):
+                        encoded = theirs.encode(*line.split("\t"))
+                        types = {"token_type_ids": torch.tensor([encoded.type_ids])} if kind in ("Bert", "Electra") else {}
+                        expected = expected_by(torch.tensor([encoded.ids]), **types).logits.item()
+                        self.assertLess(abs(float(number) - expected), NEAR, line)
 
     def test_a_model_below_the_folder(self):
         """sentence-transformers used to keep the model in a folder of its own."""
@@ -891,7 +961,7 @@ class Published(unittest.TestCase):
     def test_members_of_config(self):
         """heed obeys, refuses or knowingly ignores each member of config.json that `transformers` has."""
         tables = json.loads(run("published_gradients", "members", "-", "-"))
-        kinds = ["Llama", "Mistral", "Phi3", "Qwen2", "Qwen3", "Gemma2", "Gemma3Text", "GPT2", "Bert", "Roberta", "XLMRoberta", "DistilBert", "Marian"]
+        kinds = ["Llama", "Mistral", "Phi3", "Qwen2", "Qwen3", "Gemma2", "Gemma3Text", "GPT2", "Bert", "Roberta", "XLMRoberta", "DistilBert", "Electra", "MPNet", "Marian"]
         self.assertEqual(len(tables), len(kinds))
         for kind in kinds:
             config = getattr(transformers, kind + "Config")()
