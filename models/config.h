@@ -74,10 +74,7 @@ struct TransformerConfig {
   std::int64_t rotary_length = 0;  ///< RotaryAngles::length
   /// RotaryAngles::scaling: "llama3", "dynamic", "yarn" or "longrope".
   std::string rotary_scaling = "llama3";
-  double rotary_few_turns = 1;   ///< RotaryAngles::few_turns
-  double rotary_many_turns = 0;  ///< RotaryAngles::many_turns
-  double rotary_amplitude = 0;   ///< RotaryAngles::amplitude
-  double rotary_share = 1;       ///< RotaryAngles::share
+  double rotary_few_turns = 1, rotary_many_turns = 0, rotary_amplitude = 0, rotary_share = 1;  ///< as there
   /// RotaryAngles::short_factors and long_factors, numbers separated by commas.
   std::string rotary_short = "", rotary_long = "";
   /// LN(embedding + positions + type), before dropout (BERT).

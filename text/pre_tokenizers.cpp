@@ -283,8 +283,7 @@ TextRule normalizer_rule(const SortedJson& part, const std::string& type) {
     };
   fail("normalizer \"", type,
        "\" is not supported (NFC, NFD, NFKC, NFKD, Lowercase, BertNormalizer, StripAccents, Strip, Replace, "
-       "Prepend, "
-       "Nmt, Precompiled and Sequence of these are)");
+       "Prepend, Nmt, Precompiled and Sequence of these are)");
 }
 
 // --- pre-tokenizers
@@ -374,10 +373,23 @@ WordRule word_rule(const SortedJson& part, const std::string& type) {
     });
   }
   if (type == "Metaspace") return metaspace_rule(part);
+  if (type == "Split") {
+    const SortedJson& pattern = member(part, "pattern", "pre_tokenizer");
+    check(pattern.contains("String") && pattern["String"] != "" && part.contains("behavior") &&
+              part["behavior"] == "MergedWithPrevious" && !flag(part, "invert", false, "pre_tokenizer"),
+          "pre_tokenizer \"Split\" is only supported at a String, with behavior MergedWithPrevious");
+    return cutting([at = text_in(pattern, "String", "pre_tokenizer.pattern")](std::string_view text) {
+      std::vector<std::string_view> found;
+      for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end) {
+        end = std::min(text.find(at, begin), text.size() - 1) + at.size();
+        found.push_back(text.substr(begin, end - begin));
+      }
+      return found;
+    });
+  }
   fail("pre_tokenizer \"", type,
-       "\" is not supported (ByteLevel, BertPreTokenizer, Whitespace, WhitespaceSplit, Punctuation, "
-       "Metaspace and "
-       "Sequence of all but the first are)");
+       "\" is not supported (ByteLevel, BertPreTokenizer, Whitespace, WhitespaceSplit, Punctuation, Split, "
+       "Metaspace and Sequence of all but the first are)");
 }
 
 // --- decoders

@@ -7,10 +7,9 @@
 //   normalises queries and keys. Some of their layers may see a window.
 // - Mistral (arXiv 2310.06825): all layers may see a window.
 // - Phi-3 (arXiv 2404.14219) joins query, key and value in one weight, and gate and input.
-// - Gemma 2 (arXiv 2408.00118): norms before and after each sub-layer, whose published weights are
-//   those here minus 1, scaled embeddings, soft caps of the logits, a window in every second layer.
-//   Gemma 3 (arXiv 2503.19786): norms of queries and keys in place of caps, five of six layers with
-//   a window and a rotary base of their own.
+// - Gemma 2 (arXiv 2408.00118): norms on both sides of a sub-layer, published minus 1, scaled
+//   embeddings, caps of the logits, a window in every second layer. Gemma 3 (arXiv 2503.19786): no
+//   caps, norms of queries and keys, a window and another rotary base in five of six layers.
 
 #include <cmath>
 
@@ -18,6 +17,7 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/json.h"
+#include "heed/base/names.h"
 
 namespace heed::hub {
 namespace {
@@ -34,45 +34,30 @@ const std::vector<ConfigMember> llama_members = {{"hidden_size", "width", 1, 655
                                                  {"max_position_embeddings", "max_length", 1, 1 << 24},
                                                  {"attention_dropout", "attention_dropout", 0, 0, 0.0},
                                                  {"rms_norm_eps", "epsilon", 0, 0, 1e-6}};
-const std::vector<ConfigMember> phi_members = [] {
-  std::vector<ConfigMember> members = llama_members;
-  members.insert(members.end(),
-                 {{"resid_pdrop", "dropout", 0, 0, 0.0}, {"embd_pdrop", "dropout", 0, 0, 0.0}});
-  return members;
-}();
 
 /// What the relatives read of config.json beside `llama_members`.
 constexpr const char* read_by_llama =
-    "num_key_value_heads head_dim hidden_act attention_bias mlp_bias rope_parameters rope_theta rope_scaling "
-    "original_max_position_embeddings";
-constexpr const char* read_by_windows =
-    "num_key_value_heads head_dim hidden_act attention_bias rope_parameters rope_theta rope_scaling "
-    "original_max_position_embeddings partial_rotary_factor sliding_window use_sliding_window "
-    "max_window_layers "
-    "layer_types";
+    "num_key_value_heads head_dim hidden_act hidden_activation attention_bias mlp_bias rope_parameters "
+    "rope_theta rope_scaling rope_local_base_freq original_max_position_embeddings partial_rotary_factor "
+    "sliding_window use_sliding_window max_window_layers layer_types sliding_window_pattern "
+    "_sliding_window_pattern query_pre_attn_scalar attn_logit_softcapping final_logit_softcapping";
 const MemberTable llama_table{
     .only = Json::parse(R"({"is_causal": true, "use_sliding_window": false, "layer_types": "full_attention",
                             "partial_rotary_factor": 1.0})"),
     .read = read_by_llama,
-    .without_effect = "pretraining_tp sliding_window max_window_layers"};
+    .without_effect = "pretraining_tp"};
 const MemberTable qwen_table{.only = Json::parse(R"({"is_causal": true, "partial_rotary_factor": 1.0})"),
-                             .read = read_by_windows,
-                             .without_effect = "pretraining_tp"};
+                             .read = read_by_llama};
 const MemberTable mistral_table{
     .only = Json::parse(R"({"is_causal": true, "attention_bias": false, "partial_rotary_factor": 1.0})"),
-    .read = read_by_windows};
+    .read = read_by_llama};
 const MemberTable phi_table{.only = Json::parse(R"({"is_causal": true, "attention_bias": false})"),
-                            .read = read_by_windows};
-const MemberTable gemma_table{
-    .only = Json::parse(R"({"is_causal": true, "use_bidirectional_attention": false,
+                            .read = read_by_llama,
+                            .without_effect = "resid_pdrop embd_pdrop"};
+const MemberTable gemma_table{.only = Json::parse(R"({"is_causal": true, "use_bidirectional_attention": false,
                             "partial_rotary_factor": 1.0})"),
-    .read =
-        "num_key_value_heads head_dim hidden_activation attention_bias rope_parameters rope_theta "
-        "rope_scaling "
-        "original_max_position_embeddings rope_local_base_freq sliding_window layer_types "
-        "sliding_window_pattern "
-        "_sliding_window_pattern query_pre_attn_scalar attn_logit_softcapping final_logit_softcapping",
-    .without_effect = "hidden_act cache_implementation"};
+                              .read = read_by_llama,
+                              .without_effect = "cache_implementation"};
 
 /// The gate of the feed-forward layer: its published name, and heed's for the layer.
 constexpr std::pair<const char*, const char*> llama_gates[] = {
@@ -148,12 +133,12 @@ std::vector<std::int64_t> published_windows(const Config& config, std::int64_t l
         window);
   const std::vector<std::string> types = config.texts("layer_types");
   const bool is_gemma = type.starts_with("gemma"), has_types = !types.empty() && (is_qwen || is_gemma);
-  check(!has_types || types.size() == windows.size(), "config.json: \"layer_types\" must have ", layers,
-        " entries, one for each layer, has ", types.size());
-  for (const std::string& one : has_types ? types : std::vector<std::string>())
-    check(one == "sliding_attention" || one == "full_attention", "config.json: \"layer_types\" holds \"", one,
-          "\", which heed's ", type,
-          " model does not support; it supports full_attention and sliding_attention");
+  const auto is_known = [](const std::string& one) {
+    return one == "sliding_attention" || one == "full_attention";
+  };
+  check(!has_types || (types.size() == windows.size() && std::ranges::all_of(types, is_known)),
+        "config.json: \"layer_types\" must be full_attention or sliding_attention for each of the ", layers,
+        " layers, is ", listed(types));
   std::int64_t period = type == "gemma2" ? 2 : 6;  // every so many layers, one sees the whole text
   for (const char* const name : {"sliding_window_pattern", "_sliding_window_pattern"})
     if (config.has(name)) period = config.integer(name, 1, 1024);
@@ -223,7 +208,7 @@ ImportPlan import_llama(const Config& config, const Tensors& tensors) {
                     embedding = prefix + "embed_tokens.weight";
   config.check_rows("vocab_size", tensors, embedding);
   LlamaKind kind = llama_kind(config);
-  Json model = config.model(kind.type == "phi3" ? phi_members : llama_members);
+  Json model = config.model(llama_members);
   const std::int64_t length = model["max_length"];
   kind.heads = model["heads"];
   kind.key_heads =
@@ -241,9 +226,9 @@ ImportPlan import_llama(const Config& config, const Tensors& tensors) {
     if (gate == theirs) model["activation"] = ours;
   check(model.contains("activation"), "config.json: \"", gate_member, "\" is \"", gate,
         "\", a gate that heed does not have; it has silu, gelu and gelu_pytorch_tanh");
-  if (!model.contains("dropout")) model["dropout"] = 0.0;
   model.update({{"head_width", head_width},
                 {"positions", "rotary"},
+                {"dropout", 0.0},
                 {"tie_embeddings", tied ? "decoder" : "none"},
                 {"scale_embeddings", kind.is_gemma()},
                 {"attention_bias", kind.attention_bias},
@@ -303,8 +288,7 @@ Json take_windows(std::vector<Json> layers, RunWindows& windows) {
   }
   for (const Json& one : layers)
     check(one == layers.front(),
-          "the layout of Llama has layers that differ in their windows only; "
-          "model.decoder_attention has ",
+          "the layout of Llama has layers that differ in their windows only, but here are ",
           dumped(layers.front()), " and ", dumped(one));
   return layers.front();
 }
@@ -349,32 +333,31 @@ ExportPlan export_llama(RunContent run) {
   RunWindows windows;
   const Json attention = take_windows(attentions_of_run(model), windows);
   const bool slides = windows.size > 0, all_slide = std::ranges::count(windows.slides, false) == 0;
-  const std::string said = dumped(model.at("decoder_attention"));
-  check(attention.at("sink") == "none" && attention.at("gate") == "none" && attention.at("heads") == 0,
-        "the layout of Llama has dot_product attention without sink, gate or heads of its own; "
-        "model.decoder_attention is ",
-        said);
-  check(attention.at("rotary_base") == 0.0 && (windows.rotary_base == 0 || kind.is_gemma3()) &&
-            (kind.is_gemma() || (attention.at("logit_cap") == 0.0 && attention.at("logit_scale") == 0.0)),
-        "the layout of ", kind.type, " has no such rotary_base, logit_cap or logit_scale; ",
-        "model.decoder_attention is ", said);
-  check(!slides || kind.type != "llama", "the layout of Llama has no windows; model.decoder_attention is ",
-        said);
-  check(!slides || all_slide || kind.is_gemma() || kind.type == "qwen3", "the layout of ", kind.type,
-        " has a window in all layers or in none; model.decoder_attention is ", said);
-  check_fits("Llama", model, {{"norm_kind", "rms"}},
-             Json::parse(R"({"activation": ["swiglu", "geglu", "geglu_tanh"], "norm": ["pre", "sandwich"],
-                             "share_layers": ["none"], "embedding_norm": [false], "token_types": [0],
-                             "output_bias": [false]})"));
-  check_fits("Llama", {{"decoder_attention", attention.at("name")}}, {{"decoder_attention", "dot_product"}},
+  const bool has_scales = attention.at("logit_cap") != 0.0 || attention.at("logit_scale") != 0.0;
+  check(
+      attention.at("sink") == "none" && attention.at("gate") == "none" && attention.at("heads") == 0 &&
+          attention.at("rotary_base") == 0.0 && (windows.rotary_base == 0 || kind.is_gemma3()) &&
+          (kind.is_gemma() || !has_scales) && (!slides || kind.type != "llama") &&
+          (!slides || all_slide || kind.is_gemma() || kind.type == "qwen3"),
+      "the layout of ", kind.type,
+      " has dot_product attention without sink, gate, or heads of its own, for Gemma only with logit_cap and "
+      "logit_scale, for Gemma 3 with a rotary_base of layers with a window, with a window in all layers or "
+      "in "
+      "none unless qk_norm is set; model.decoder_attention is ",
+      dumped(model.at("decoder_attention")));
+  Json fixed = {{"norm_kind", "rms"},
+                {"output_bias", false},
+                {"share_layers", "none"},
+                {"token_types", 0},
+                {"embedding_norm", false}};
+  if (kind.type != "llama") fixed["feed_forward_bias"] = false;
+  if (kind.type == "mistral" || kind.type == "phi3") fixed["attention_bias"] = false;
+  fixed.update(kind.is_gemma() ? Json{{"scale_embeddings", true}} : Json{{"output_cap", 0.0}});
+  check_fits(
+      kind.type, model, fixed,
+      Json::parse(R"({"activation": ["swiglu", "geglu", "geglu_tanh"], "norm": ["pre", "sandwich"]})"));
+  check_fits(kind.type, {{"decoder_attention", attention.at("name")}}, {{"decoder_attention", "dot_product"}},
              Json::object());
-  if (kind.type != "llama") check_fits(kind.type, model, {{"feed_forward_bias", false}}, Json::object());
-  if (kind.type == "mistral" || kind.type == "phi3")
-    check_fits(kind.type, model, {{"attention_bias", false}}, Json::object());
-  if (kind.is_gemma())
-    check_fits("Gemma", model, {{"scale_embeddings", true}}, Json::object());
-  else
-    check_fits("Llama", model, {{"output_cap", 0.0}}, Json::object());
   const NoGrad no_grad;
   kind.attention_bias = model.at("attention_bias");
   kind.output_bias = attention.at("output_bias");
@@ -396,7 +379,7 @@ ExportPlan export_llama(RunContent run) {
   const char* const class_name =
       std::ranges::find(llama_classes, kind.type, [](const auto& pair) { return pair.first; })->second;
   const Json rope = published_rotary(model);
-  Json config = published_members(model, kind.type == "phi3" ? phi_members : llama_members);
+  Json config = published_members(model, llama_members);
   config.update({{"architectures", {concat_text(class_name, "ForCausalLM")}},
                  {"model_type", kind.type},
                  {"num_key_value_heads", kind.key_heads},
@@ -410,17 +393,14 @@ ExportPlan export_llama(RunContent run) {
                  {"vocab_size", run.vocabulary}});
   if (rope.at("rope_type") != "default") config["rope_scaling"] = rope;  // for transformers before 5
   if (rope.at("rope_type") == "dynamic") config["max_position_embeddings"] = model.at("rotary_length");
-  if (kind.type == "phi3") {
-    config["original_max_position_embeddings"] =
-        model.at("rotary_length") > 0 ? model.at("rotary_length") : model.at("max_length");
-    config["partial_rotary_factor"] = model.at("rotary_share");
-  }
+  const Json& trained = model.at(model.at("rotary_length") > 0 ? "rotary_length" : "max_length");
+  if (kind.type == "phi3") config["partial_rotary_factor"] = model.at("rotary_share");
+  if (kind.type == "phi3") config["original_max_position_embeddings"] = trained;
   config["attention_bias"] = kind.attention_bias;
   if (kind.type == "llama") config["mlp_bias"] = kind.feed_forward_bias;
   if (kind.type != "llama") {
     config["sliding_window"] = slides ? Json(windows.size) : kind.is_gemma() ? Json(4096) : Json();
-    config["pad_token_id"] =
-        run.pad >= 0 ? Json(run.pad) : Json();  // some have a default beyond the vocabulary
+    config["pad_token_id"] = run.pad >= 0 ? Json(run.pad) : Json();  // defaults may be beyond the vocabulary
   }
   if (kind.type == "qwen3") config["use_sliding_window"] = slides;
   if (kind.is_gemma() || (kind.type == "qwen3" && slides))
@@ -444,16 +424,16 @@ std::vector<Architecture> llama_architectures() {
   static constexpr std::string_view heads[] = {"ForCausalLM", "Model"};
   std::vector<Architecture> all;
   const auto add = [&](const char* type, const char* name, const MemberTable& table,
-                       bool (*exports)(const RunContent&), const std::vector<ConfigMember>& members) {
-    all.push_back({type, name, members, &table, import_llama, exports, export_llama, heads});
+                       bool (*exports)(const RunContent&)) {
+    all.push_back({type, name, llama_members, &table, import_llama, exports, export_llama, heads});
   };
-  add("llama", "Llama", llama_table, exports_as<0>, llama_members);
-  add("mistral", "Mistral", mistral_table, exports_as<1>, llama_members);
-  add("phi3", "Phi-3", phi_table, exports_as<2>, phi_members);
-  add("qwen2", "Qwen2", qwen_table, nullptr, llama_members);
-  add("qwen3", "Qwen3", qwen_table, exports_as<3>, llama_members);
-  add("gemma2", "Gemma 2", gemma_table, exports_as<4>, llama_members);
-  add("gemma3_text", "Gemma 3", gemma_table, exports_as<5>, llama_members);
+  add("llama", "Llama", llama_table, exports_as<0>);
+  add("mistral", "Mistral", mistral_table, exports_as<1>);
+  add("phi3", "Phi-3", phi_table, exports_as<2>);
+  add("qwen2", "Qwen2", qwen_table, nullptr);
+  add("qwen3", "Qwen3", qwen_table, exports_as<3>);
+  add("gemma2", "Gemma 2", gemma_table, exports_as<4>);
+  add("gemma3_text", "Gemma 3", gemma_table, exports_as<5>);
   return all;
 }
 

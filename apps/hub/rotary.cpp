@@ -9,9 +9,6 @@
 namespace heed::hub {
 namespace {
 
-constexpr double few_turns_of_llama = 1, many_turns_of_llama = 4, few_turns_of_yarn = 1,
-                 many_turns_of_yarn = 32;
-
 /// The amplitude of YaRN, for a share m of it.
 double yarn_amplitude(double factor, double m) {
   return factor > 1 ? 0.1 * m * std::log(factor) + 1 : 1;
@@ -21,10 +18,6 @@ std::string list_text(const std::vector<double>& numbers) {
   std::string text;
   for (const double number : numbers) text += (text.empty() ? "" : ",") + number_text(number);
   return text;
-}
-
-Json list_of_text(const std::string& text) {
-  return Json::parse("[" + text + "]");
 }
 
 }  // namespace
@@ -41,20 +34,13 @@ Json rotary_settings(const Config& config, const Config& rope, double base) {
   check(std::ranges::count(known, Json(kind)) > 0, "config.json: rotary positions of the kind \"", kind,
         "\" (rope_type), which heed's model does not support; it supports default, linear, llama3, dynamic, "
         "yarn and longrope");
-  if (kind == "linear") {
-    settings["rotary_factor"] = rope.number("factor");
-    return settings;
-  }
+  if (kind == "linear") settings["rotary_factor"] = rope.number("factor");
+  if (kind == "linear") return settings;
   constexpr const char* original = "original_max_position_embeddings";
   const std::int64_t most = config.integer("max_position_embeddings", 1, 1 << 24);
-  std::int64_t length = most;
-  if (kind != "dynamic" && is_phi && !config.has(original)) length = 4096;  // Phi3Config's default
-  if (kind != "dynamic")
-    for (const Config* one : {&config, &rope})
-      if (one->has(original)) {
-        length = one->integer(original, 1, 1 << 24);
-        break;
-      }
+  const Config& holder = config.has(original) || is_phi ? config : rope;
+  std::int64_t length = is_phi && kind != "dynamic" ? 4096 : most;  // what Phi3Config has
+  if (kind != "dynamic" && holder.has(original)) length = holder.integer(original, 1, 1 << 24);
   settings["rotary_length"] = length;
   settings["rotary_scaling"] = kind;
   const bool may_lack_factor = kind == "yarn" || kind == "longrope";
@@ -67,8 +53,8 @@ Json rotary_settings(const Config& config, const Config& rope, double base) {
     settings["rotary_many_turns"] = rope.number("high_freq_factor");
   } else if (kind == "yarn") {
     rope.expect("truncate", true);
-    settings["rotary_few_turns"] = rope.value("beta_slow", few_turns_of_yarn);
-    settings["rotary_many_turns"] = rope.value("beta_fast", many_turns_of_yarn);
+    settings["rotary_few_turns"] = rope.value("beta_slow", 1.0);
+    settings["rotary_many_turns"] = rope.value("beta_fast", 32.0);
     if (rope.has("mscale") && rope.has("mscale_all_dim"))
       settings["rotary_amplitude"] = yarn_amplitude(factor, rope.number("mscale")) /
                                      yarn_amplitude(factor, rope.number("mscale_all_dim"));
@@ -85,27 +71,26 @@ Json published_rotary(const Json& model) {
   const auto factor = model.at("rotary_factor").get<double>();
   const auto length = model.at("rotary_length").get<std::int64_t>();
   const std::string scaling = model.at("rotary_scaling");
-  const auto turns = [&](const char* name, double usual) {
-    const auto set = model.at(name).get<double>();
-    return set > 0 ? set : usual;
-  };
   Json rope = {{"rope_theta", model.at("rotary_base")}, {"rope_type", scaling}};
   if (model.at("rotary_share") != 1.0) rope["partial_rotary_factor"] = model.at("rotary_share");
   if (scaling == "llama3" && (factor == 1 || length == 0))
     rope["rope_type"] = factor == 1 ? "default" : "linear";
+  check(model.at("rotary_amplitude") == 0.0 || scaling == "yarn" || scaling == "longrope",
+        "published layouts have model.rotary_amplitude with rotary_scaling=yarn and longrope only");
   if (rope["rope_type"] == "default") return rope;
   rope["factor"] = factor;
   if (rope["rope_type"] == "linear") return rope;
   if (scaling != "dynamic") rope["original_max_position_embeddings"] = length;
-  if (scaling == "llama3")
-    rope.update({{"low_freq_factor", turns("rotary_few_turns", few_turns_of_llama)},
-                 {"high_freq_factor", turns("rotary_many_turns", many_turns_of_llama)}});
-  if (scaling == "yarn")
-    rope.update({{"beta_slow", turns("rotary_few_turns", few_turns_of_yarn)},
-                 {"beta_fast", turns("rotary_many_turns", many_turns_of_yarn)}});
+  if (scaling == "llama3" || scaling == "yarn") {
+    const bool is_yarn = scaling == "yarn";
+    const double usual = is_yarn ? 32 : 4, many = model.at("rotary_many_turns");
+    rope[is_yarn ? "beta_slow" : "low_freq_factor"] = model.at("rotary_few_turns");
+    rope[is_yarn ? "beta_fast" : "high_freq_factor"] = many > 0 ? many : usual;
+  }
   if (scaling == "longrope")
-    rope.update({{"short_factor", list_of_text(model.at("rotary_short"))},
-                 {"long_factor", list_of_text(model.at("rotary_long"))}});
+    for (const auto& [theirs, ours] :
+         {std::pair("short_factor", "rotary_short"), {"long_factor", "rotary_long"}})
+      rope[theirs] = Json::parse(concat_text('[', model.at(ours).get<std::string>(), ']'));
   if (model.at("rotary_amplitude") != 0.0) rope["attention_factor"] = model.at("rotary_amplitude");
   return rope;
 }

@@ -265,9 +265,9 @@ class SingleTextInput : public TokenizedInput<BoundedTokenizer> {
   static std::vector<Tokens> item_types(const std::vector<Item>& items) {
     std::vector<Tokens> types;
     for (const Item& item : items) {
-      types.emplace_back(item.tokens.size(), 0);
-      if (item.second > 0 && item.second < item.tokens.size())
-        std::fill(types.back().begin() + static_cast<std::ptrdiff_t>(item.second), types.back().end(), 1);
+      const std::size_t size = item.tokens.size(),
+                        second = item.second > 0 ? std::min(item.second, size) : size;
+      types.emplace_back(second, 0).resize(size, 1);
     }
     return types;
   }

@@ -338,12 +338,10 @@ TransformerConfig gemma_config(const std::string& scaling) {
   config.rotary_length = 2;
   config.rotary_short = "1,2";
   config.rotary_long = "3,1.5";
-  Options& options = config.decoder_attention.front().options;
-  options.set("logit_cap", 0.7);
+  config.decoder_attention.front().options.set("logit_cap", 0.7);
   config.decoder_attention.push_back(config.decoder_attention.front());
-  Options& local = config.decoder_attention.back().options;
-  local.set("window", std::int64_t{2});
-  local.set("rotary_base", 50.0);
+  config.decoder_attention.back().options.set("window", std::int64_t{2});
+  config.decoder_attention.back().options.set("rotary_base", 50.0);
   return config;
 }
 

@@ -115,7 +115,7 @@ def trained_tokenizer(kind, folder, size=400):
         split = [pre_tokenizers.Digits(individual_digits=True)]
     if kind in ("qwen2", "smollm2"):
         marks = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    if kind in ("llama2", "llama2 with metaspace", "without bytes"):
+    if kind in ("llama2", "llama2 with metaspace", "without bytes", "gemma"):
         marks, byte_level, begin = ["<unk>", "<s>", "</s>"], False, "<s>"
         bytes_of_it = [] if kind == "without bytes" else [f"<0x{i:02X}>" for i in range(256)]
         model = models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>")
@@ -134,10 +134,13 @@ def trained_tokenizer(kind, folder, size=400):
         alphabet = []
         if kind == "llama2 with metaspace":
             tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+        elif kind == "gemma":
+            tokenizer.normalizer = normalizers.Replace(" ", "▁")
+            tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
         else:
             tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-        tokenizer.decoder = decoders.Sequence(
-            [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+        strip = [] if kind == "gemma" else [decoders.Strip(" ", 1, 0)]
+        tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), *strip])
     # Without the last texts, which have characters that no token covers.
     trainer = trainers.BpeTrainer(vocab_size=size + len(marks), special_tokens=marks, initial_alphabet=alphabet, show_progress=False)
     tokenizer.train_from_iterator(TEXTS[:12] * 3, trainer)
@@ -156,7 +159,7 @@ def trained_tokenizer(kind, folder, size=400):
     return tokenizer
 
 
-TOKENIZERS = ["gpt2", "llama3", "qwen2", "smollm2", "roberta", "llama2", "llama2 with metaspace", "without bytes"]
+TOKENIZERS = ["gpt2", "llama3", "qwen2", "smollm2", "roberta", "llama2", "llama2 with metaspace", "without bytes", "gemma"]
 
 
 def unigram_tokenizer(folder):
@@ -858,6 +861,26 @@ class Published(unittest.TestCase):
                     self.exported(model, getattr(transformers, leaves + "ForCausalLM"), say)
                 self.check_older_names(model)
                 self.continued(model, [5, 7, 9])  # the last, since dynamic positions keep the longest text
+
+    def test_decoders_in_use(self):
+        """Fine-tuning with LoRA, weights of 8 and 16 bits, and generation beyond what the model reads at once."""
+        settings = dict(max_position_embeddings=32, num_key_value_heads=2, bos_token_id=None, eos_token_id=None, pad_token_id=0, sliding_window=3)
+        (self.folder / "text.txt").write_text("w1 w2 w3 w4 w5 w6 w7 w8 w9 w10 " * 300)
+        kinds = {"Mistral": {}, "Phi3": {}, "Gemma2": dict(head_dim=6), "Gemma3": dict(head_dim=6, num_hidden_layers=6)}
+        for kind, more in kinds.items():
+            with self.subTest(kind):
+                folder, own = self.folder / f"{kind}_model", self.folder / f"{kind}_run"
+                folder.mkdir()
+                config = getattr(transformers, kind + "Text" * (kind == "Gemma3") + "Config")(**SMALL | settings | more)
+                scatter(getattr(transformers, kind + "ForCausalLM")(config)).save_pretrained(folder)
+                word_tokenizer(folder, ["<unk>", "<s>", "</s>"])
+                run("language_model", "train", "--from", folder, "--data", self.folder / "text.txt", "--out", own, "--steps", "2",
+                    "--set", "threads=1", "--set", "model.lora_rank=2", "--set", "evaluation.characters=200")
+                run("heed", "export", own, "--out", self.folder / f"{kind}_out")
+                for one in ("int8_weights=true", "bf16_weights=true", "int8_weights=false"):
+                    found = run("language_model", "generate", "--run", own, "--prompt", "w1 w2", "--set", one, "--set",
+                                "generation.tokens=60", "--set", "generation.temperature=0")
+                    self.assertGreater(len(found.split()), 50, one)  # but for special tokens
 
     def continued(self, model, prompt):
         """What the run writes, greedily and with its cache, is what `transformers` writes with its own."""
