@@ -731,7 +731,7 @@ TEST_CASE("published: vectors that are pooled in one of the ways that heed has a
       {"{\"pooling_mode_mean_tokens\":1}", "must be true or false, is 1"},
       {"{\"pooling_mode_mean_tokens\":true,\"pooling_mode_max_tokens\":true}",
        "pools its tokens in a way that heed does not support"},
-      {"{\"pooling_mode_cls_token\":true,\"pooling_mode_mean_tokens\":true}", "it has one of their mean"},
+      {"{\"pooling_mode_cls_token\":true,\"pooling_mode_mean_tokens\":true}", "it supports one of their mean"},
       {"{\"pooling_mode_cls_token\":false}", "pools its tokens in a way"},
       {deep, "nested too deeply"},
       {"[]", "is not a JSON object"},

@@ -414,8 +414,8 @@ TEST_CASE("Parts that encode() cannot follow are refused by name") {
   CHECK(refusal("/model/unk_token", "<unk>") == "t.json: unk_token \"<unk>\" is not in the vocabulary");
   CHECK(refusal("/pre_tokenizer", nullptr) ==
         "t.json: decoder ByteLevel is only supported with pre_tokenizer ByteLevel");
-  CHECK(refusal("/pre_tokenizer/type", "Split")
-            .starts_with("t.json: pre_tokenizer \"Split\" is not supported ("));
+  CHECK(refusal("/pre_tokenizer/type", "UnicodeScripts")
+            .starts_with("t.json: pre_tokenizer \"UnicodeScripts\" is not supported ("));
   CHECK(refusal("/decoder/type", "WordPiece")
             .starts_with("t.json: decoder \"WordPiece\" is not supported (for pre_tokenizer ByteLevel,"));
   CHECK(refusal("/normalizer", {{"type", "ByteLevel"}})
