@@ -58,6 +58,28 @@ TEST_CASE("models: gradient check of every kind of model") {
   }
 }
 
+TEST_CASE("pooling: the last token and the weighted mean, with padding on either side and without tokens") {
+  const Tensor x = normal_numbers(17, {3, 4, 5}, 1);
+  const Tensor mask = Tensor::from(Ints{1, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0}, {3, 4});
+  const auto row = [&](std::int64_t sample, std::int64_t place) {
+    return select(select(x, 0, sample), 0, place);
+  };
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    CAPTURE(dtype);
+    const double near = dtype == DType::f64 ? 1e-14 : 1e-6;
+    const auto differs = [&](const Tensor& found, const std::vector<Tensor>& expected) {
+      return worst_difference(cast(found, DType::f64), stack(expected, 0));
+    };
+    const Tensor in = cast(x, dtype), none = Tensor::zeros({5}, DType::f64);
+    CHECK(differs(pooled("last", nullptr, in, mask), {row(0, 2), row(1, 3), none}) < near);
+    CHECK(differs(pooled("last", nullptr, in, {}), {row(0, 3), row(1, 3), row(2, 3)}) < near);
+    CHECK(differs(pooled("weighted", nullptr, in, mask), {(row(0, 0) + row(0, 1) * 2 + row(0, 2) * 3) / 6,
+                                                          (row(1, 2) + row(1, 3) * 2) / 3, none}) < near);
+    const Tensor all = pooled("weighted", nullptr, in, Tensor::from(Ints(12, 1), {3, 4}));
+    CHECK(worst_difference(pooled("weighted", nullptr, in, {}), all) == 0);
+  }
+}
+
 TEST_CASE("models: gradient check with dropout everywhere, two layers and learned positions") {
   TransformerConfig config = tiny_config();
   config.encoder_layers = config.decoder_layers = 2;
