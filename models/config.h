@@ -72,9 +72,9 @@ struct TransformerConfig {
   double rotary_base = 10000;      ///< of rotary positions: RotaryAngles::base
   double rotary_factor = 1;        ///< RotaryAngles::factor
   std::int64_t rotary_length = 0;  ///< RotaryAngles::length
-  /// RotaryAngles::scaling: "llama3", "dynamic", "yarn" or "longrope".
+  /// "llama3", "dynamic", "yarn" or "longrope", which RotaryAngles explains, like the numbers below.
   std::string rotary_scaling = "llama3";
-  double rotary_few_turns = 1, rotary_many_turns = 0, rotary_amplitude = 0, rotary_share = 1;  ///< as there
+  double rotary_few_turns = 1, rotary_many_turns = 0, rotary_amplitude = 0, rotary_share = 1;
   /// RotaryAngles::short_factors and long_factors, numbers separated by commas.
   std::string rotary_short = "", rotary_long = "";
   /// LN(embedding + positions + type), before dropout (BERT).

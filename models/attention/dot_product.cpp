@@ -95,7 +95,6 @@ class DotProductAttention : public ProjectedAttention {
     const double base = config.options.take_number("rotary_base", 0, 0, 1e12);
     AttentionConfig own = config;
     own.relative = config.options.take_bool("relative", false) || config.relative;
-    check(!own.relative || !config.cross, "setting 'relative' of an attention is for self-attention");
     check(base == 0 || config.rotary,
           "setting 'rotary_base' of an attention needs the model's positions to be rotary");
     if (base > 0) own.angles = {.base = base, .share = config.angles.share};
@@ -149,14 +148,16 @@ class DotProductAttention : public ProjectedAttention {
 };
 
 Capabilities dot_product_capabilities(const Options& options) {
-  const bool slides = read_window(options) > 0;
+  const bool slides = read_window(options) > 0, biased = options.take_bool("relative", false);
   return {.causal = true,
-          .cross = !slides,
+          .cross = !slides && !biased,
           .as_heads = true,
           .rotary = true,
           .alibi = true,
-          .relative = true,
-          .reason = slides ? "its window slides over one sequence" : ""};
+          .relative = !biased,  // otherwise they are there anyway
+          .reason = slides   ? "its window slides over one sequence"
+                    : biased ? "its biases are distances within one sequence"
+                             : ""};
 }
 
 }  // namespace
