@@ -155,9 +155,7 @@ Capabilities dot_product_capabilities(const Options& options) {
           .rotary = true,
           .alibi = true,
           .relative = !biased,  // otherwise they are there anyway
-          .reason = slides   ? "its window slides over one sequence"
-                    : biased ? "its biases are distances within one sequence"
-                             : ""};
+          .reason = slides || biased ? "windows and distances are within one sequence" : ""};
 }
 
 }  // namespace

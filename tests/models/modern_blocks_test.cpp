@@ -277,7 +277,7 @@ TEST_CASE("windows and caps of the dot product: a mask, and tanh on the logits")
   config.options = {};
   config.options.set("window", std::int64_t{3});
   config.cross = true;
-  CHECK_ERROR(make_attention("dot_product", config), "its window slides over one sequence");
+  CHECK_ERROR(make_attention("dot_product", config), "windows and distances are within one sequence");
 }
 
 TEST_CASE("windows of the dot product: steps agree with one pass, in a cache of constant size") {
