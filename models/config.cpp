@@ -50,6 +50,7 @@ void for_each_setting(auto&& visit, TransformerConfig& c) {
   visit(c.norm, "norm", {"post", "pre", "sandwich"},
         "post: LN(x + f(x)); pre: x + f(LN(x)); sandwich: x + LN(f(LN(x))); the last two with a final norm "
         "after each stack");
+  visit(c.first_norm, "first_norm", "Normalise the input of the first layer's attention, too, with norm=pre");
   visit(c.norm_kind, "norm_kind", {"layer", "rms"},
         "layer: layer normalisation; rms: only by the root mean square");
   visit(c.positions, "positions",

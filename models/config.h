@@ -62,6 +62,7 @@ struct TransformerConfig {
   /// "post": LN(x + f(x)); "pre": x + f(LN(x)); "sandwich": x + LN'(f(LN(x))) (Ding et al. 2021,
   /// arXiv 2105.13290, section 2.4). The last two have a final norm after each stack.
   std::string norm = "post";
+  bool first_norm = true;           ///< "pre", "sandwich": the input of the first attention is normalised
   std::string norm_kind = "layer";  ///< "layer" or "rms" (arXiv 1910.07467)
   /// "sinusoidal", "sinusoidal_halves", "learned" or "none"; or, within attention, "rotary",
   /// "alibi" or "relative" (positions.h).

@@ -20,7 +20,7 @@ static void check_input(const Tensor& x, std::int64_t width, DType dtype) {
   check(x.dtype() == dtype, "holds ", dtype, " parameters, got ", x.dtype(), " inputs");
 }
 
-constexpr std::array<const char*, 2> norm_names = {"LayerNorm", "RMSNorm"};
+constexpr std::array<const char*, 3> norm_names = {"LayerNorm", "RMSNorm", "no norm"};
 
 /// The index of a setting's choice; throws with the nearest name when there is none.
 static std::int64_t number_of_choice(std::string_view setting, std::string_view name) {
@@ -102,7 +102,7 @@ Tensor Embedding::operator()(const Tensor& ids) const try {
 
 Norm::Norm(NormKind kind, std::int64_t width, double epsilon) : kind_(kind), epsilon_(epsilon) {
   check(width > 0, norm_names[static_cast<std::size_t>(kind)], ": the width must be positive, got ", width);
-  add_parameter("weight", weight, Initialiser::constant({width}, 1));
+  if (kind != NormKind::none) add_parameter("weight", weight, Initialiser::constant({width}, 1));
   if (kind == NormKind::layer) add_parameter("bias", bias, Initialiser::constant({width}, 0));
 }
 
@@ -110,6 +110,7 @@ Norm::Norm(const TransformerConfig& config)
     : Norm(find_norm_kind(config.norm_kind), config.width, config.epsilon) {}
 
 Tensor Norm::operator()(const Tensor& x) const try {
+  if (kind_ == NormKind::none) return x;
   check_input(x, weight.size(0), weight.dtype());
   return kind_ == NormKind::rms ? rms_norm(x, weight, epsilon_) : layer_norm(x, weight, bias, epsilon_);
 } catch (Error& error) {
@@ -119,6 +120,10 @@ Tensor Norm::operator()(const Tensor& x) const try {
 
 NormedSum Norm::operator()(const Tensor& x, const Tensor& residual, double p, const RandomKey& key) const
     try {
+  if (kind_ == NormKind::none) {
+    const Tensor sum = dropout_add(x, residual, p, key);
+    return {sum, sum};
+  }
   check_input(x, weight.size(0), weight.dtype());
   return kind_ == NormKind::rms ? add_rms_norm(x, residual, p, key, weight, epsilon_)
                                 : add_layer_norm(x, residual, p, key, weight, bias, epsilon_);

@@ -58,8 +58,8 @@ class Embedding : public Module {
   Tensor weight;
 };
 
-/// The kinds of normalisation, in the order of the setting's choices.
-enum class NormKind { layer, rms };
+/// The kinds of normalisation, in the order of the setting's choices; `none` changes nothing.
+enum class NormKind { layer, rms, none };
 /// The kind with this name; throws with the nearest name when there is none.
 NormKind find_norm_kind(std::string_view name);
 

@@ -86,7 +86,7 @@ TransformerLayer::TransformerLayer(const TransformerConfig& config, std::int64_t
                                    LayerAttentions* cross, Initialiser& initialiser)
     : one_pass_(self.capabilities(layer).strictly_causal),
       self_attention_(self.make(layer, initialiser)),
-      self_attention_norm_(config),
+      self_attention_norm_(config, config.first_norm || layer > 0 || config.norm == "post"),
       feed_forward_(config, initialiser),
       feed_forward_norm_(config) {
   const std::string name = self.causal() ? "self_attention" : "attention";

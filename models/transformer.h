@@ -65,8 +65,11 @@ class ResidualStream {
 /// x + dropout(LN'(f(LN(x)))), where LN' is the part "after" (arXiv 2105.13290, section 2.4).
 class Residual : public Norm {
  public:
-  explicit Residual(const TransformerConfig& config)
-      : Norm(config), pre_(config.norm != "post"), dropout_(config.dropout) {
+  /// Without a norm of its own unless it `normalises`.
+  explicit Residual(const TransformerConfig& config, bool normalises = true)
+      : Norm(normalises ? find_norm_kind(config.norm_kind) : NormKind::none, config.width, config.epsilon),
+        pre_(config.norm != "post"),
+        dropout_(config.dropout) {
     if (config.norm == "sandwich") after_ = std::make_unique<Part<Norm>>(*this, "after", config);
   }
 

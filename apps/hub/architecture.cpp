@@ -378,8 +378,8 @@ bool ties_output(ImportPlan& plan, const Config& config, const Tensors& tensors,
 std::span<const Architecture> architectures() {
   static const std::vector<Architecture> all = [] {
     std::vector<Architecture> list;
-    for (const auto& file :
-         {llama_architectures(), gpt2_architectures(), bert_architectures(), marian_architectures()})
+    for (const auto& file : {llama_architectures(), gpt2_architectures(), bert_architectures(),
+                             modern_bert_architectures(), marian_architectures()})
       list.insert(list.end(), file.begin(), file.end());
     return list;
   }();

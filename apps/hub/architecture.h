@@ -189,6 +189,7 @@ struct ImportPlan {
   std::vector<std::string> remarks = {};  ///< what the user should know
   std::int64_t begin = -1;                ///< the token that begins an output; -1: none
   std::int64_t end = -1;                  ///< the token that ends it; -1: the tokenizer's
+  std::vector<std::string> zeros = {};    ///< heed's vectors of the model's width that the file lacks, all 0
   /// Of a classifier: its classes in the order of the outputs.
   std::vector<std::string> labels = {};
 };
@@ -253,6 +254,7 @@ std::vector<Architecture> bert_architectures();
 std::vector<Architecture> gpt2_architectures();
 std::vector<Architecture> llama_architectures();
 std::vector<Architecture> marian_architectures();
+std::vector<Architecture> modern_bert_architectures();
 
 /// Returns all architectures. A run is exported as the first that can express it.
 std::span<const Architecture> architectures();

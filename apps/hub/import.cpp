@@ -363,6 +363,8 @@ ImportedRun imported(const fs::path& folder) {
   settings.merge(plan.settings.dump(), "config.json");
   NamedFiles files = imported_files(model.texts, config, plan, settings, remarks);
   Tensors weights = our_weights(model.tensors, model.unread, plan, folder.string());
+  for (const std::string& name : plan.zeros)
+    weights[name] = Tensor::zeros({weights.at("embedding.weight").size(1)});
   if (!plan.labels.empty()) files["classes.json"] = classes_to_json(plan.labels);
   if (plan.task == "rate") files["scale.json"] = R"({"mean": 0, "deviation": 1})";
   std::unique_ptr<Task> task = entry.make(std::move(settings));

@@ -330,6 +330,7 @@ TransformerConfig llama_config() {
 TransformerConfig gemma_config(const std::string& scaling) {
   TransformerConfig config = modern_config("geglu_tanh");
   config.norm = "sandwich";
+  config.first_norm = scaling != "dynamic";
   config.output_cap = 0.5;
   config.head_width = 8;
   config.rotary_share = 0.5;

@@ -50,6 +50,7 @@ const std::map<std::string, std::vector<std::string>> reasons = {
       "model.rotary_few_turns=0.125"}},
     {"model.rotary_amplitude", {"model.positions=rotary"}},
     {"model.rotary_share", {"model.positions=rotary"}},
+    {"model.first_norm", {"model.norm=pre"}},
     {"model.pooler_width", {"model.pooler=tanh"}},
     {"model.rotary_short", longrope("10000")},
     {"model.rotary_long", longrope("2")},

@@ -206,6 +206,7 @@ SMALL = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=4, interme
              max_position_embeddings=12)
 ROBERTA = SMALL | dict(max_position_embeddings=14, type_vocab_size=1, pad_token_id=1, layer_norm_eps=1e-5)
 MPNET = SMALL | dict(max_position_embeddings=14, pad_token_id=1, layer_norm_eps=1e-5)
+MODERN = SMALL | dict(num_hidden_layers=4, local_attention=4, pad_token_id=0, bos_token_id=2, eos_token_id=3, cls_token_id=2, sep_token_id=3)
 GPT2 = dict(n_embd=16, n_layer=2, n_head=4, vocab_size=257, n_positions=12, bos_token_id=256, eos_token_id=256)
 DISTILBERT = dict(dim=16, n_layers=2, n_heads=4, hidden_dim=24, vocab_size=VOCABULARY, max_position_embeddings=12)
 POSITION_IDS = {"embeddings.position_ids": np.arange(12, dtype=np.int64)[None]}
@@ -257,6 +258,11 @@ LAYOUTS = {
     "google/electra-base-generator": layout("ElectraForMaskedLM", SMALL | {"embedding_size": 16}),
     "google/electra-base-discriminator": layout("ElectraForPreTraining", SMALL | {"embedding_size": 16}, pooling="mean"),
     "google/electra-small-discriminator": layout("ElectraModel", SMALL | {"embedding_size": 8}, refused='"embedding_size" is 8'),
+    "answerdotai/ModernBERT-base": layout("ModernBertForMaskedLM", MODERN),
+    "a ModernBERT with biases of norms": layout("ModernBertForMaskedLM", MODERN | dict(
+        norm_bias=True, classifier_bias=True, tie_word_embeddings=False, layer_types=["sliding_attention", "full_attention"] * 2)),
+    "nomic-ai/modernbert-embed-base": layout("ModernBertModel", MODERN, beside=pooled_by("mean_tokens")),
+    "a classifier of ModernBERT": layout("ModernBertForSequenceClassification", MODERN, refused="whose head heed"),
     "microsoft/mpnet-base": layout("MPNetForMaskedLM", MPNET, unigram_tokenizer),
     "sentence-transformers/all-mpnet-base-v2": layout("MPNetModel", MPNET, unigram_tokenizer, beside=pooled_by("mean_tokens"),
                                                       extra=POSITION_IDS),
@@ -984,7 +990,7 @@ class Published(unittest.TestCase):
     def test_members_of_config(self):
         """heed obeys, refuses or knowingly ignores each member of config.json that `transformers` has."""
         tables = json.loads(run("published_gradients", "members", "-", "-"))
-        kinds = ["Llama", "Mistral", "Phi3", "Qwen2", "Qwen3", "Gemma2", "Gemma3Text", "GPT2", "Bert", "Roberta", "XLMRoberta", "DistilBert", "Electra", "MPNet", "Marian"]
+        kinds = ["Llama", "Mistral", "Phi3", "Qwen2", "Qwen3", "Gemma2", "Gemma3Text", "GPT2", "Bert", "Roberta", "XLMRoberta", "DistilBert", "Electra", "MPNet", "ModernBert", "Marian"]
         self.assertEqual(len(tables), len(kinds))
         for kind in kinds:
             config = getattr(transformers, kind + "Config")()
