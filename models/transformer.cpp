@@ -6,6 +6,7 @@
 #include "heed/autograd/graph.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
+#include "heed/models/positions.h"
 
 namespace heed {
 
