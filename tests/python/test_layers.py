@@ -103,7 +103,7 @@ class Training(Folder):
         self.refuses(
             (heed.SettingsError, "did you mean 'dot_product'", lambda: heed.attention("dotproduct", 8)),
             (heed.SettingsError, "clusters", lambda: heed.attention("clusterformer", 8, clusters=-1)),
-            (heed.SettingsError, "window", lambda: heed.attention("dot_product", 8, window=3)),
+            (heed.SettingsError, "windows", lambda: heed.attention("dot_product", 8, windows=3)),
             (heed.SettingsError, "multiple", lambda: heed.attention("dot_product", 8, 3)),
             (heed.SettingsError, "max_length", lambda: heed.attention("linformer", 8)),
             (heed.SettingsError, "dtype", lambda: heed.attention("dot_product", 8, dtype="f16")),
