@@ -466,7 +466,7 @@ class Folds {
                problem.loss(sample, problem.logits(sample, std::exp(log_factor)));
       });
     };
-    double low = std::log(0.1), high = std::log(100.);  // golden-section search; the loss is convex
+    double low = std::log(0.1), high = std::log(4.);  // golden-section search; the loss is convex
     while (high - low > 0.01) {
       const double part = 0.381966 * (high - low);
       if (loss_at(low + part) < loss_at(high - part))
@@ -554,13 +554,16 @@ SparseLinear::Fit SparseLinear::fit(const SparseSamples& samples) {
     check(id >= 0 && id < features, "sparse feature ", id, " is not one of the ", features, " of the model");
   Data data{samples, samples.weights, n, k, features};
   if (data.weights.empty()) data.weights.assign(at(n), 1.F);
-  Fit best;
+  constexpr std::int64_t too_few = 20, many_outputs = 64;
+  Fit best{n < too_few ? 8. : 0.};
   double factor = 1;
   for (const bool uses_ratios : {false, true}) {
-    if (uses_ratios && samples.kind == OutputKind::numbers) continue;
+    const bool has_ratios = samples.kind != OutputKind::numbers && k <= many_outputs;
+    if (n < too_few || (uses_ratios && !has_ratios)) continue;
     Folds folds(data, uses_ratios);
     double last = std::numeric_limits<double>::infinity();
     for (const double strength : {0.125, 0.5, 2., 8., 32., 128.}) {
+      if (k > many_outputs && strength < 2) continue;
       if (uses_ratios && strength < best.strength / 4) continue;
       const Folds::Result result = folds.evaluate(strength);
       if (best.strength == 0 || result.loss < best.loss) {

@@ -59,7 +59,7 @@ class SparseLinear : public Module {
   struct Fit {
     double strength = 0;       ///< C in eq. 1
     bool uses_ratios = false;  ///< whether features are weighted by count ratios
-    double loss = 0;           ///< the mean of samples left out
+    double loss = 0;           ///< the mean of samples left out; 0: none were
   };
   /// Computes V and a. V is the minimum of
   ///
@@ -67,7 +67,8 @@ class SparseLinear : public Module {
   ///
   /// times a number that gives the answers the right confidence. Samples that were left out choose
   /// this number, C, and a: ln((1 + n) / (1 + n_f)) + 1 for n samples, of which n_f have the feature
-  /// (TF-IDF), or this times the logarithm of the feature's count ratio (Wang and Manning 2012). The
+  /// (TF-IDF), or this times the logarithm of the feature's count ratio (Wang and Manning 2012). With
+  /// fewer than 20 samples C is 8, and more than 64 outputs have no ratios. The
   /// result has the same bits for any number of threads. Throws an Error if there are no samples, or
   /// if their targets, weights, groups or ids do not fit.
   Fit fit(const SparseSamples& samples);

@@ -198,16 +198,24 @@ std::string linear_remark(const SparseLinear::Fit& fit, std::int64_t count, std:
       "the linear part learned ",
       count < static_cast<std::int64_t>(all) ? concat_text("from ", count, " of ", all, " examples, ") : "",
       "with C = ", fit.strength, fit.uses_ratios ? " and count ratios" : "",
-      formatted("; its loss on examples left out is %.3g", fit.loss));
+      fit.loss > 0 ? formatted("; its loss on examples left out is %.3g", fit.loss) : "");
 }
 
 std::vector<std::int32_t> groups_to_leave_out(const LabelledText& text) {
-  std::unordered_map<std::string_view, std::int32_t> group_of;
-  std::vector<std::int32_t> groups;
-  for (std::size_t i = 0; i < text.size(); ++i)
-    groups.push_back(group_of.emplace(text.texts[i], std::ssize(group_of)).first->second);
-  if (group_of.size() < 20) std::iota(groups.begin(), groups.end(), 0);
-  return groups;
+  std::vector<std::int32_t> fewest(text.size());
+  std::iota(fewest.begin(), fewest.end(), 0);
+  std::size_t count = text.size();
+  for (const TextList* const side : {&text.texts, &text.seconds}) {
+    std::unordered_map<std::string_view, std::int32_t> group_of;
+    std::vector<std::int32_t> groups;
+    for (std::size_t i = 0; i < side->size(); ++i)
+      groups.push_back(
+          group_of.emplace((*side)[i], static_cast<std::int32_t>(group_of.size())).first->second);
+    if (group_of.size() < 20 || group_of.size() >= count) continue;
+    count = group_of.size();
+    fewest = std::move(groups);
+  }
+  return fewest;
 }
 
 ClassLogits split_logits(const std::vector<Output>& side_by_side, const SparseLinear& sparse) {

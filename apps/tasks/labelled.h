@@ -173,8 +173,8 @@ ClassLogits split_logits(const std::vector<Output>& side_by_side, const SparseLi
 std::vector<std::size_t> rows_for_linear(const LabelledText& text, std::int64_t outputs);
 /// Describes what a linear part learned from `count` of `all` texts.
 std::string linear_remark(const SparseLinear::Fit& fit, std::int64_t count, std::size_t all);
-/// Returns a group for each text: the same for the same text, or pairs with the same first text, unless there
-/// are fewer than 20 groups.
+/// Returns a group for each text or pair: the same for the same text, of pairs on the side that has fewer
+/// different ones, but at least 20.
 std::vector<std::int32_t> groups_to_leave_out(const LabelledText& text);
 /// Returns the sparse vectors of a batch in the form that a model reads.
 SparseBatch sparse_batch(const std::vector<TextFeatures>& features, Device device);
