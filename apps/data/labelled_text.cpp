@@ -314,13 +314,13 @@ std::vector<std::size_t> drawn_order(std::size_t count, std::uint64_t seed) {
   return order;
 }
 
-using Part = LabelledText TextParts::*;
+using PartMember = LabelledText TextParts::*;
 
 /// Assigns the groups of `order` to parts: first the test texts, then the validation texts.
 /// `before`: groups that were assigned earlier. Shares are rounded so that they add up to the share
 /// of all groups together; at least `kept` groups are left for training.
 void draw_parts(std::vector<std::size_t> order, std::size_t before, std::size_t kept,
-                const SplitOptions& options, std::vector<Part>& part_of) {
+                const SplitOptions& options, std::vector<PartMember>& part_of) {
   const std::size_t count = order.size();
   const auto part = [](std::size_t earlier, std::size_t groups, double fraction) {
     const auto rounded = [&](std::size_t all) {
@@ -352,7 +352,7 @@ void draw_parts(std::vector<std::size_t> order, std::size_t before, std::size_t 
 /// no class is held out with a group that counts for another class.
 void draw_parts_of_classes(const LabelledText& text, const std::vector<std::size_t>& group_of,
                            const std::vector<std::size_t>& order, const SplitOptions& options,
-                           std::vector<Part>& part_of) {
+                           std::vector<PartMember>& part_of) {
   std::unordered_map<std::string_view, std::size_t> texts_per_label;
   for (const std::string_view label : text.labels) ++texts_per_label[label];
   std::vector<std::string_view> label_of(order.size());
@@ -528,14 +528,14 @@ TextParts split_text(const LabelledText& text, const SplitOptions& options) {
   check_split(options, groups);
   if (options.folds > 0 && options.classes && !options.stratified) check_classes_of_folds(text, group_of);
   const std::vector<std::size_t> order = drawn_order(groups, options.seed);
-  std::vector<Part> part_of(groups, &TextParts::train);
+  std::vector<PartMember> part_of(groups, &TextParts::train);
   if (options.stratified)
     draw_parts_of_classes(text, group_of, order, options, part_of);
   else
     draw_parts(order, 0, 0, options, part_of);
   check(std::ranges::count(part_of, &TextParts::train) > 0, "none of the ", groups,
         " texts would be left to train on");
-  const auto part = [&](Part wanted) {
+  const auto part = [&](PartMember wanted) {
     std::vector<std::size_t> indices;
     for (std::size_t i = 0; i < text.size(); ++i)
       if (part_of[group_of[i]] == wanted) indices.push_back(i);

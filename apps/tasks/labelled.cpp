@@ -208,9 +208,8 @@ std::vector<std::int32_t> groups_to_leave_out(const LabelledText& text) {
   for (const TextList* const side : {&text.texts, &text.seconds}) {
     std::unordered_map<std::string_view, std::int32_t> group_of;
     std::vector<std::int32_t> groups;
-    for (std::size_t i = 0; i < side->size(); ++i)
-      groups.push_back(
-          group_of.emplace((*side)[i], static_cast<std::int32_t>(group_of.size())).first->second);
+    for (const std::string_view one : *side)
+      groups.push_back(group_of.emplace(one, static_cast<std::int32_t>(group_of.size())).first->second);
     if (group_of.size() < 20 || group_of.size() >= count) continue;
     count = group_of.size();
     fewest = std::move(groups);
