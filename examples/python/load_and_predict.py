@@ -11,7 +11,7 @@ if not os.path.exists("runs/film"):
 
 run = heed.Run.open("runs/film", device="cpu")
 print(run)
-print(run.predict(["fine", "dull", "endless film"]).labels)
+print(run.predict(["fine", "dull", "dull and long"]).labels)
 
 with run.serve(max_batch=32) as queue:  # what waits is answered in one pass
     def ask(text: str) -> None:
