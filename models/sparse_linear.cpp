@@ -17,7 +17,6 @@ namespace heed {
 namespace {
 
 constexpr double table_scale = 10;
-constexpr std::size_t group_count = 3;
 
 // --- the shares of both parts
 
@@ -142,14 +141,17 @@ struct Data {
   std::int64_t begin(std::int64_t sample) const { return sample == 0 ? 0 : samples.ends[at(sample - 1)]; }
 };
 
-/// Returns the weights of features, as SparseLinear::fit() defines them, from the samples with a weight above 0. The
-/// count ratio of feature f is the largest of |log((1 + n_fc) / (w + N_c) (w + N - N_c) / (1 + n_f - n_fc))| over the
-/// classes c; n_fc of their samples have f, N_c is the sum of n_fc, and w the number of features.
+/// Returns the weights of features, as SparseLinear::fit() defines them, from the samples with a weight
+/// above 0. The count ratio of feature f is the largest, over the classes c, of
+///
+///   |log((1 + n_fc) / (w + N_c) (w + N - N_c) / (1 + n_f - n_fc))|
+///
+/// where n_fc samples of c have f, N_c is the sum of n_fc, and w the number of features.
 Floats weigh_features(const Data& data, const Floats& weights, bool uses_ratios) {
   const std::size_t k = at(data.outputs);
   std::vector<double> counts(at(data.features)), totals(k);
   Floats of_class(at(data.features) * k);
-  double all = 0;
+  double all = 0, width = 0, total = 0;
   for (std::int64_t sample = 0; sample < data.size; ++sample) {
     if (weights[at(sample)] == 0) continue;
     ++all;
@@ -159,7 +161,6 @@ Floats weigh_features(const Data& data, const Floats& weights, bool uses_ratios)
       for (std::size_t c = 0; c < k; ++c) of_class[id * k + c] += data.targets(sample)[c];
     });
   }
-  double width = 0, total = 0;
   for (std::size_t id = 0; id < counts.size(); ++id) {
     width += counts[id] > 0 ? 1 : 0;
     total += counts[id];
@@ -225,7 +226,7 @@ struct Matrix {
     const auto ends = SparseLinear::group_ends(data.features);
     by_feature.begins.resize(at(data.features + 1));
     for (std::int64_t sample = 0; sample < data.size; ++sample) {
-      std::array<double, group_count> squares{};
+      std::array<double, SparseLinear::groups> squares{};
       const auto group = [&](std::size_t id) {
         return at(std::ranges::upper_bound(ends, static_cast<std::int64_t>(id)) - ends.begin());
       };
@@ -277,9 +278,9 @@ double dot(const Point& one, const Point& other) {
   });
 }
 
-/// Minimizes eq. 1 for samples with these weights, 0 for one that is left out, by L-BFGS (Nocedal and Wright 2006,
-/// algorithm 7.4). All its vectors are Points: a step needs one product with X X^T, that of the gradient, and a line
-/// search none.
+/// Minimizes eq. 1 for samples with these weights, 0 for one that is left out, by L-BFGS (Nocedal and
+/// Wright 2006, algorithm 7.4). All its vectors are Points: a step needs one product with X X^T, that of
+/// the gradient, and a line search none.
 class Problem {
  public:
   Problem(const Data& data, Floats weights, bool uses_ratios)
@@ -449,6 +450,7 @@ class Folds {
       left_out_.push_back({sample, at(fold)});
       total_ += static_cast<double>(data.weights[at(sample)]);
     }
+    problems_.reserve(weights.size());  // moving one would copy its matrix
     for (Floats& own : weights) problems_.emplace_back(data, std::move(own), uses_ratios);
   }
 
@@ -504,7 +506,7 @@ void SparseSamples::add(std::span<const std::int32_t> row_ids, std::span<const f
   ends.push_back(std::ssize(ids));
 }
 
-std::array<std::int64_t, 3> SparseLinear::group_ends(std::int64_t features) {
+std::array<std::int64_t, SparseLinear::groups> SparseLinear::group_ends(std::int64_t features) {
   const std::int64_t numbers = std::min<std::int64_t>(64, (features + 3) / 4);
   return {(features - numbers) / 2, features - numbers, features};
 }
@@ -513,7 +515,7 @@ SparseLinear::SparseLinear(std::int64_t features, std::int64_t classes) {
   constexpr std::int64_t most_elements = 1 << 25;
   const std::int64_t rows = std::min(features, std::max<std::int64_t>(most_elements / classes, 1024));
   add_parameter("weight", weight, Initialiser::constant({rows, classes}, 0));
-  add_buffer("features", feature_weights, Initialiser::constant({rows, 3}, 0));
+  add_buffer("features", feature_weights, Initialiser::constant({rows, groups}, 0));
   if (!ShapesOnly::active()) set_feature_weights(Floats(at(rows), 1.F));
   const Shares& first = classes == 1 ? first_shares_of_number : first_shares;
   add_buffer("shares", shares, Tensor::from(std::vector<float>{first.begin(), first.end()}, {2}));
@@ -522,10 +524,10 @@ SparseLinear::SparseLinear(std::int64_t features, std::int64_t classes) {
 /// Sets the weights of the features, each in the column of its group.
 void SparseLinear::set_feature_weights(const std::vector<float>& weights) {
   const auto ends = group_ends(std::ssize(weights));
-  Floats table(3 * weights.size());
+  Floats table(groups * weights.size());
   for (std::size_t row = 0, group = 0; row < weights.size(); ++row) {
     while (static_cast<std::int64_t>(row) >= ends[group]) ++group;
-    table[3 * row + group] = weights[row];
+    table[groups * row + group] = weights[row];
   }
   overwrite(feature_weights, table);
 }
@@ -547,9 +549,8 @@ SparseLinear::Fit SparseLinear::fit(const SparseSamples& samples) {
             (samples.weights.empty() || std::ssize(samples.weights) == n) &&
             (samples.groups.empty() || std::ssize(samples.groups) == n),
         "a linear part with ", k, " outputs needs ", n * k, " targets for ", n,
-        " samples, and a weight and a group "
-        "for each or none; got ",
-        samples.targets.size(), ", ", samples.weights.size(), " and ", samples.groups.size());
+        " samples, and a weight and a group for each or none; got ", samples.targets.size(), ", ",
+        samples.weights.size(), " and ", samples.groups.size());
   for (const std::int32_t id : samples.ids)
     check(id >= 0 && id < features, "sparse feature ", id, " is not one of the ", features, " of the model");
   Data data{samples, samples.weights, n, k, features};

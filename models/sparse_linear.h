@@ -51,9 +51,9 @@ class SparseLinear : public Module {
   SparseLinear(std::int64_t features, std::int64_t classes);
   /// Returns the logits [B, classes].
   Tensor operator()(const SparseBatch& batch) const;
-  /// Returns the ends of the three groups among the ids: words, parts of words, and 64 or fewer
-  /// numbers.
-  static std::array<std::int64_t, 3> group_ends(std::int64_t features);
+  static constexpr std::size_t groups = 3;
+  /// Returns the ends of the groups among the ids: words, parts of words, and 64 or fewer numbers.
+  static std::array<std::int64_t, groups> group_ends(std::int64_t features);
 
   /// The choices of fit(), and the loss to expect of new samples.
   struct Fit {

@@ -92,24 +92,18 @@ Hashes common(const Hashes& some, const Hashes& others) {
   return found;
 }
 
-/// Adds a number as two features: linear interpolation between the whole numbers around it.
-void add_number(TextFeatures& features, std::uint64_t kind, double number, std::int64_t begin,
-                std::int64_t end) {
-  if (begin == end) return;
-  const double below = std::floor(number);
+constexpr std::int64_t knots = 10;  // of each number; the last one stands for all higher ones
+
+/// Adds a number as one or two features with ids from `begin` on, below `end`: linear interpolation between
+/// the knots around it.
+void add_number(TextFeatures& features, double number, std::int64_t begin, std::int64_t end) {
+  const double shown = std::min(number, static_cast<double>(knots - 1)), below = std::floor(shown);
   for (const auto& [knot, value] :
-       {std::pair(below, below + 1 - number), std::pair(below + 1, number - below)}) {
-    const auto id = begin + static_cast<std::int64_t>(kind) * 10 +
-                    std::min(static_cast<std::int64_t>(knot), std::int64_t{9});
-    if (value == 0) continue;
-    if (id < end) {
-      if (!features.ids.empty() && features.ids.back() == id)
-        features.values.back() += static_cast<float>(value);
-      else {
-        features.ids.push_back(static_cast<std::int32_t>(id));
-        features.values.push_back(static_cast<float>(value));
-      }
-    }
+       {std::pair(below, below + 1 - shown), std::pair(below + 1, shown - below)}) {
+    const std::int64_t id = begin + static_cast<std::int64_t>(knot);
+    if (value == 0 || id >= end) continue;
+    features.ids.push_back(static_cast<std::int32_t>(id));
+    features.values.push_back(static_cast<float>(value));
   }
 }
 
@@ -162,8 +156,10 @@ TextFeatures pair_features(std::string_view first, std::string_view second, std:
   for (const double number : {quarters(in_common, words.size()), quarters(in_common, others.size()),
                               std::log2(1 + static_cast<double>(in_common)), std::log2(1 + difference)})
     numbers.push_back(number);
-  for (std::uint64_t kind = 0; const double number : numbers)
-    add_number(features, kind++, number, ends[1], ends[2] - 1);
+  for (std::int64_t begin = ends[1]; const double number : numbers) {
+    add_number(features, number, begin, ends[2] - 1);
+    begin += knots;
+  }
   add_constant(features, count);
   return features;
 }

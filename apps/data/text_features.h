@@ -8,25 +8,25 @@
 
 namespace heed {
 
-/// A sparse vector of length 1: `values` at `ids`, each of which occurs once.
+/// A sparse vector: `values` at `ids`, each of which occurs once.
 struct TextFeatures {
   Tokens ids;
   std::vector<float> values;
 };
 
-/// Returns features of a text for a linear classifier, hashed to 0 .. count - 1 (Weinberger et al.
-/// 2009, arXiv 0902.2206): words and punctuation marks in lower case, and also unchanged if they
-/// have capitals; pairs of adjacent words; and runs of 1 to 5 characters within a word, whose ends
-/// count as characters. A feature that occurs n times has the value 1 + ln n before the vector is
-/// scaled to length 1. Words end at white space and punctuation. Only the first 65,536 bytes are
-/// read.
+/// Returns features of a text for a linear classifier, with ids from 0 to count - 1, in the groups of
+/// SparseLinear::group_ends(). Hashed are (Weinberger et al. 2009, arXiv 0902.2206): as words, words and
+/// punctuation marks in lower case, and also unchanged if they have capitals, and pairs of adjacent
+/// words; as parts of words, runs of 1 to 5 characters within a word, whose ends count as characters. A
+/// feature that occurs n times has the value 1 + ln n. The last id is a constant, 1. Words end at white
+/// space and punctuation. Only the first 65,536 bytes are read.
 TextFeatures text_features(std::string_view text, std::int64_t count);
 
 /// Returns features of a pair: every feature of either text, once, with a distinction of which
-/// texts have it. Six numbers follow: the shares of one text's words, and of all its features, that
-/// the other also has, in quarters; and log2(1 + n) of the number of shared words and of the
-/// difference of the word counts. Each number is split between the features of its two neighbouring
-/// integers, with values that sum to 1.
+/// texts have it. Six numbers follow: the shares of one text's runs, and of its words, that the other
+/// also has, in quarters; and log2(1 + n) of the number of shared words and of the difference of the
+/// word counts. Each number is split between the features of its two neighbouring integers, with values
+/// that sum to 1.
 TextFeatures pair_features(std::string_view first, std::string_view second, std::int64_t count);
 
 }  // namespace heed

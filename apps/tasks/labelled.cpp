@@ -182,34 +182,35 @@ void add_parts(Measurement& whole, const Measurement& encoder, const Measurement
   whole.json = json.dump();
 }
 
-std::vector<std::size_t> rows_for_linear(const LabelledText& text, std::int64_t outputs) {
+Batch rows_for_linear(const LabelledText& text, std::int64_t outputs) {
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < text.size(); ++i)
     bytes += text.texts[i].size() + (text.seconds.empty() ? 0 : text.seconds[i].size());
   const auto count = static_cast<double>(text.size());
   const double most = std::min(count * std::min(1., 0x1p24 / static_cast<double>(bytes + 1)),
                                0x1p23 / static_cast<double>(outputs));
-  const Batch rows = spread_over(text.size(), std::max<std::int64_t>(1, std::llround(most)));
-  return {rows.begin(), rows.end()};
+  return spread_over(text.size(), std::max<std::int64_t>(1, std::llround(most)));
 }
 
-std::string linear_remark(const SparseLinear::Fit& fit, std::int64_t count, std::size_t all) {
-  return concat_text(
-      "the linear part learned ",
-      count < static_cast<std::int64_t>(all) ? concat_text("from ", count, " of ", all, " examples, ") : "",
-      "with C = ", fit.strength, fit.uses_ratios ? " and count ratios" : "",
-      fit.loss > 0 ? formatted("; its loss on examples left out is %.3g", fit.loss) : "");
+std::string linear_remark(const SparseLinear::Fit& fit, std::int64_t count, std::int64_t all) {
+  return concat_text("the linear part learned ",
+                     count < all ? concat_text("from ", count, " of ", all, " examples, ") : "",
+                     "with C = ", fit.strength, fit.uses_ratios ? " and count ratios" : "",
+                     fit.loss > 0 ? formatted("; its loss on examples left out is %.3g", fit.loss) : "");
 }
 
-std::vector<std::int32_t> groups_to_leave_out(const LabelledText& text) {
-  std::vector<std::int32_t> fewest(text.size());
+std::vector<std::int32_t> groups_to_leave_out(const LabelledText& text, const Batch& rows) {
+  std::vector<std::int32_t> fewest(rows.size());
   std::iota(fewest.begin(), fewest.end(), 0);
-  std::size_t count = text.size();
+  std::size_t count = rows.size();
   for (const TextList* const side : {&text.texts, &text.seconds}) {
+    if (side->size() == 0) continue;
     std::unordered_map<std::string_view, std::int32_t> group_of;
     std::vector<std::int32_t> groups;
-    for (const std::string_view one : *side)
-      groups.push_back(group_of.emplace(one, static_cast<std::int32_t>(group_of.size())).first->second);
+    for (const std::int32_t row : rows) {
+      const auto next = static_cast<std::int32_t>(group_of.size());
+      groups.push_back(group_of.emplace((*side)[static_cast<std::size_t>(row)], next).first->second);
+    }
     if (group_of.size() < 20 || group_of.size() >= count) continue;
     count = group_of.size();
     fewest = std::move(groups);

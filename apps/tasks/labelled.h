@@ -170,12 +170,12 @@ void add_parts(Measurement& whole, const Measurement& encoder, const Measurement
 /// Returns the logits of both parts of a model, given those of each example (ClassLogits::side_by_side).
 ClassLogits split_logits(const std::vector<Output>& side_by_side, const SparseLinear& sparse);
 /// Returns the rows from which a linear part learns, evenly spread: at most 16 MiB of text and 2^23 outputs.
-std::vector<std::size_t> rows_for_linear(const LabelledText& text, std::int64_t outputs);
+Batch rows_for_linear(const LabelledText& text, std::int64_t outputs);
 /// Describes what a linear part learned from `count` of `all` texts.
-std::string linear_remark(const SparseLinear::Fit& fit, std::int64_t count, std::size_t all);
-/// Returns a group for each text or pair: the same for the same text, of pairs on the side that has fewer
+std::string linear_remark(const SparseLinear::Fit& fit, std::int64_t count, std::int64_t all);
+/// Returns a group for each of these texts or pairs: the same for the same text, of pairs on the side that has fewer
 /// different ones, but at least 20.
-std::vector<std::int32_t> groups_to_leave_out(const LabelledText& text);
+std::vector<std::int32_t> groups_to_leave_out(const LabelledText& text, const Batch& rows);
 /// Returns the sparse vectors of a batch in the form that a model reads.
 SparseBatch sparse_batch(const std::vector<TextFeatures>& features, Device device);
 
@@ -306,16 +306,19 @@ class LabelledTask final : public Task, public HasOutputs {
 
   void solve() override {
     SparseLinear* const sparse = model_as<Model>().sparse();
-    if (!sparse || std::ranges::count(split_at_commas(training().freeze), "sparse") > 0) return;
-    const std::vector<std::size_t> rows = rows_for_linear(parts_.train, sparse->weight.size(1));
-    const Examples learned = picked(train_, Batch(rows.begin(), rows.end()));
+    if (!sparse || !solves_linear_part(settings_)) return;
+    const Batch rows = rows_for_linear(parts_.train, sparse->weight.size(1));
     SparseSamples samples{.kind = Head::output_kind};
-    for (const TextFeatures& features : make_features(learned.inputs))
-      samples.add(features.ids, features.values);
-    samples.targets = head_.sparse_targets(learned.targets);
-    if (!weights_.empty()) samples.weights = pick(weights_, Batch(rows.begin(), rows.end()));
-    samples.groups = groups_to_leave_out(parts_.train.picked(rows));
-    remark(linear_remark(sparse->fit(samples), samples.size(), train_.inputs.size()));
+    constexpr std::size_t at_once = 1024;
+    for (std::size_t begin = 0; begin < rows.size(); begin += at_once) {
+      const auto piece = std::span(rows).subspan(begin, std::min(at_once, rows.size() - begin));
+      for (const TextFeatures& one : make_features(pick(train_.inputs, {piece.begin(), piece.end()})))
+        samples.add(one.ids, one.values);
+    }
+    samples.targets = head_.sparse_targets(pick(train_.targets, rows));
+    if (!weights_.empty()) samples.weights = pick(weights_, rows);
+    samples.groups = groups_to_leave_out(parts_.train, rows);
+    remark(linear_remark(sparse->fit(samples), samples.size(), std::ssize(train_.inputs)));
   }
 
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {

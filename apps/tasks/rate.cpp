@@ -156,17 +156,13 @@ class NumberHead {
   }
   std::vector<std::int32_t> balanced_classes(const std::vector<double>& /*targets*/) const { return {}; }
 
-  /// Returns the sum of w_i (y_i - t_i)^2 over the texts, in units of the deviation; with two
-  /// parts, their mean.
+  /// Returns the sum of w_i (y_i - t_i)^2 over the texts, in units of the deviation, of the encoder.
   Loss loss(const ClassLogits& logits, const std::vector<double>& targets, const Tensor& weights,
             double /*label_smoothing*/) const {
     const Tensor expected = Tensor::from(scaled(targets), logits.deep.shape(), logits.deep.device());
-    const auto summed = [&](const Tensor& numbers) {
-      const Tensor squares = square(numbers - expected);
-      return sum(weights.defined() ? squares * reshape(weights, squares.shape()) : squares);
-    };
-    const Tensor deep = summed(logits.deep);
-    return {logits.sparse.defined() ? (deep + summed(logits.sparse)) / 2 : deep, std::ssize(targets)};
+    const Tensor squares = square(logits.deep - expected);
+    return {sum(weights.defined() ? squares * reshape(weights, squares.shape()) : squares),
+            std::ssize(targets)};
   }
 
   /// Returns the answers in the units of the labels; on the CPU in f64.

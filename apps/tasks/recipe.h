@@ -261,8 +261,9 @@ void check_start(const Settings& settings);
 /// TransformerConfig; sparse_features keeps the default of this task. An encoder can take the
 /// layers of a decoder and vice versa. Throws between models of one stack and of two stacks.
 void apply_model_settings(Settings& settings, const std::string& run);
-/// Returns the parts in training.ignore, and "sparse" (SparseLinear) unless it is frozen: it is solved
-/// for anew.
+/// Whether training solves for the linear part, "sparse" (SparseLinear): there is one and it is not frozen.
+bool solves_linear_part(const Settings& settings);
+/// Returns the parts in training.ignore, and "sparse" if it is solved for.
 std::vector<std::string> reinitialized_parts(const Settings& settings);
 /// The origin of a model's initial weights.
 struct Start {

@@ -273,12 +273,15 @@ void check_start(const Settings& settings) {
     throw SettingsError("training.embeddings are vectors of whole words: set tokenizer.kind=words");
 }
 
+bool solves_linear_part(const Settings& settings) {
+  return settings.read<ModelSizes>("model").sparse_features > 0 &&
+         std::ranges::count(split_at_commas(settings.read<TrainingSettings>("training").freeze), "sparse") ==
+             0;
+}
+
 std::vector<std::string> reinitialized_parts(const Settings& settings) {
-  const auto training = settings.read<TrainingSettings>("training");
-  std::vector<std::string> parts = split_at_commas(training.ignore);
-  const bool solves = settings.read<ModelSizes>("model").sparse_features > 0 &&
-                      std::ranges::count(split_at_commas(training.freeze), "sparse") == 0;
-  if (solves && std::ranges::count(parts, "sparse") == 0) parts.emplace_back("sparse");
+  std::vector<std::string> parts = split_at_commas(settings.read<TrainingSettings>("training").ignore);
+  if (solves_linear_part(settings) && std::ranges::count(parts, "sparse") == 0) parts.emplace_back("sparse");
   return parts;
 }
 

@@ -20,7 +20,7 @@ import numpy as np
 
 import earlier
 import recurrent
-from pieces import (allowed_of, both_ways, convolve, linear, merge, projections, relu, rms_norm, rotate, sigmoid, silu, softmax,
+from pieces import (allowed_of, both_ways, convolve, linear, mamba2_maps, merge, projections, relu, rms_norm, rotate, sigmoid, silu, softmax,
                     softplus, split, usual)
 
 FOLDER = pathlib.Path(__file__).resolve().parent
@@ -136,12 +136,9 @@ def gated_deltanet(config, p, x, y, real, keys_real):
 
 def mamba2(config, p, x, y, real, keys_real):
     """2405.21060: y = (C B^T * L) (dt x) + D x, with the matrix L itself."""
-    heads, length, states = config["H"], len(x), config["state"]
-    maps = np.where(real[:, None], np.concatenate([linear(p, x, name) for name in "xBC"], 1), 0)
-    mixed = silu(convolve(maps, p["conv"]) + p["bconv"])
-    inner = mixed.shape[1] - 2 * states
-    value, b, c = split(mixed[:, :inner], heads), mixed[:, inner : inner + states], mixed[:, inner + states :]
-    dt = np.where(real[:, None], softplus(x @ p["Wdt"] + p["bdt"]), 0).T  # [H, N]
+    heads, length = config["H"], len(x)
+    value, b, c, dt = mamba2_maps(config, p, x, real)
+    dt = dt.T  # [H, N]
     fading = -np.exp(p["A"])[:, None] * dt
     mask = np.zeros((heads, length, length), complex)
     for t in range(length):

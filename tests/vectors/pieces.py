@@ -92,3 +92,13 @@ def projections(d, bias, *sizes):
 
 def usual(config, d, keys=None):
     return projections(d, config["bias"], ("q", d), ("k", keys or d), ("v", keys or d), ("o", d))
+
+
+def mamba2_maps(config, p, x, real):
+    """The values [H, N, n], B and C [N, states] and the steps [N, H] of Mamba-2, 0 at padding."""
+    states = config["state"]
+    maps = np.where(real[:, None], np.concatenate([linear(p, x, name) for name in "xBC"], 1), 0)
+    mixed = silu(convolve(maps, p["conv"]) + p["bconv"])
+    inner = mixed.shape[1] - 2 * states
+    dt = np.where(real[:, None], softplus(x @ p["Wdt"] + p["bdt"]), 0)
+    return split(mixed[:, :inner], config["H"]), mixed[:, inner : inner + states], mixed[:, inner + states :], dt

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pieces import allowed_of, both_ways, convolve, linear, merge, projections, rms_norm, sigmoid, silu, softmax, softplus, split
+from pieces import allowed_of, both_ways, convolve, linear, mamba2_maps, merge, projections, rms_norm, sigmoid, silu, softmax, softplus, split
 
 
 def fading(p, x, real):
@@ -116,12 +116,8 @@ def comba(config, p, x, y, real, keys_real):
 
 def log_linear(config, p, x, y, real, keys_real):
     """2506.04761: Mamba-2 with a weight for each level of a Fenwick tree, as a matrix of all pairs."""
-    heads, length, states = config["H"], len(x), config["state"]
-    maps = np.where(real[:, None], np.concatenate([linear(p, x, name) for name in "xBC"], 1), 0)
-    mixed = silu(convolve(maps, p["conv"]) + p["bconv"])
-    inner = mixed.shape[1] - 2 * states
-    value, b, c = split(mixed[:, :inner], heads), mixed[:, inner : inner + states], mixed[:, inner + states :]
-    dt = np.where(real[:, None], softplus(x @ p["Wdt"] + p["bdt"]), 0)
+    heads, length = config["H"], len(x)
+    value, b, c, dt = mamba2_maps(config, p, x, real)
     weights = softplus(linear(p, x, "l").reshape(length, heads, -1) * p["M"])
 
     def level(t, j):
