@@ -181,8 +181,8 @@ const AttentionVariant& attention_variant(std::string_view name) {
 Capabilities attention_capabilities(std::string_view name, const Options& options) {
   const AttentionVariant& variant = attention_variant(name);
   if (!variant.capabilities_with) return variant.capabilities;
-  const Options own = options;  // what is looked up is recorded, and threads may share a model
-  return variant.capabilities_with(own);
+  // From a copy: what is looked up is recorded, and threads may share a model.
+  return variant.capabilities_with(Options(options));
 }
 
 /// Throws for an option that is not a setting of the variant but is spelled almost like one: a
