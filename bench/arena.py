@@ -10,7 +10,9 @@ what `heed compare` writes, and the same command goes on where it was stopped. O
 accuracy with its standard deviation over the seeds, steps per second and MB of every cell, as they
 stand in apps/cli/attention_advice.json.
 
-With --lengths 1000 4000 the tasks are reviews of imdb, read byte by byte up to these lengths.
+With --lengths 1000 4000 the tasks are reviews of imdb, read byte by byte up to these lengths; with
+--exercises they are those of `heed compare --suite recall|mad|state`, for the causal mechanisms.
+OUT/table.md has the accuracies of all cells.
 """
 
 import json
@@ -25,6 +27,8 @@ import peers
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "examples/configs/experiments"
 ARENA = ["listops", "text", "retrieval", "pixels", "path"]
+EXERCISES = ["mqar_16", "mqar_64", "recall", "fuzzy_recall", "noisy_recall", "selective_copying",
+             "compression", "memorization", "parity", "s5"]
 
 
 # --- a path by rule: a wall from left to right, with or without a gap, among single blocks
@@ -87,6 +91,10 @@ class Arena:
 
     def task(self, name, mechanism):
         """The program of a task and its flags."""
+        if name in EXERCISES:
+            rule, _, pairs = name.partition("_") if name.startswith("mqar") else (name, "", 0)
+            return "language_model", ["--threads", "1", "--attention", mechanism, "--set",
+                                      f"data.rule={rule}", "--set", f"data.exercise.pairs={pairs}"]
         name, _, length = name.partition("_")
         imdb = self.data / "imdb/aclImdb"
         program, *flags = {
@@ -140,9 +148,10 @@ class Arena:
                 steps_per_second, max(result["peak_bytes"] for result in results) / 1e6)
 
 
-def known_mechanisms(programs):
+def known_mechanisms(programs, causal):
     printed, _ = peers.finished([programs / "heed", "variants", "--markdown"])
-    return [line.split("`")[1] for line in printed.splitlines() if line.startswith("| `")]
+    rows = [line.split(" | ") for line in printed.splitlines() if line.startswith("| `")]
+    return [row[0].split("`")[1] for row in rows if not causal or row[1].strip() != "-"]
 
 
 def main():
@@ -153,22 +162,30 @@ def main():
     parser.add_argument("--seconds", type=float, default=10,
                         help="processor time of each training (default: 10)")
     parser.add_argument("--seeds", type=int, default=3, help="trainings of each cell (default: 3)")
-    parser.add_argument("--tasks", nargs="*", default=ARENA, choices=ARENA)
+    parser.add_argument("--tasks", nargs="*", choices=ARENA + EXERCISES, help="default: the arena's")
+    parser.add_argument("--exercises", action="store_true", help="exercises for language models")
     parser.add_argument("--lengths", nargs="*", type=int,
                         help="reviews by bytes up to these lengths, in place of the tasks")
     parser.add_argument("--mechanisms", nargs="*", help="default: all")
     options = parser.parse_args()
     arena = Arena(options)
-    mechanisms = options.mechanisms or known_mechanisms(arena.programs)
+    mechanisms = options.mechanisms or known_mechanisms(arena.programs, options.exercises)
     cells = {mechanism: [] for mechanism in mechanisms}
-    for task in [f"reviews_{n}" for n in options.lengths] if options.lengths else options.tasks:
+    tasks = options.tasks or (EXERCISES if options.exercises else ARENA)
+    if options.lengths:
+        tasks = [f"reviews_{n}" for n in options.lengths]
+    for task in tasks:
         for mechanism in mechanisms:
             cell = arena.cell(task, mechanism)
-            cells[mechanism].append("[%.1f, %.1f, %.3g, %.0f]" % cell)
-            form = "{:13}{:32}{:.1f} ± {:.1f} %{:8.3g} steps/s{:6.0f} MB"
+            cells[mechanism].append(cell)
+            form = "{:18}{:32}{:.1f} ± {:.1f} %{:8.3g} steps/s{:6.0f} MB"
             print(form.format(task, mechanism, *cell), flush=True)
-    rows = [f"{name} [{', '.join(own)}]\n" for name, own in cells.items()]
-    (arena.out / "figures.txt").write_text("".join(rows))
+    figures, table = "", f"| accuracy, % | {' | '.join(tasks)} |\n|{'---|' * (1 + len(tasks))}\n"
+    for name, own in cells.items():
+        figures += f"{name} [{', '.join('[%.1f, %.1f, %.3g, %.0f]' % cell for cell in own)}]\n"
+        table += f"| `{name}` | {' | '.join('%.1f ± %.1f' % cell[:2] for cell in own)} |\n"
+    (arena.out / "figures.txt").write_text(figures)
+    (arena.out / "table.md").write_text(table)
 
 
 if __name__ == "__main__":

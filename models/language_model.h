@@ -27,6 +27,10 @@ class LanguageModel : public Module {
   /// Returns the cross entropy over the real target tokens. Auxiliary losses of layers are in the
   /// context.
   Loss loss(const LanguageModelBatch& batch, double smoothing, Context& context);
+  /// Returns the cross entropy of targets whose hidden states [B, T, d] are given.
+  Loss loss(const Tensor& hidden, const Targets& targets, double smoothing) const {
+    return output_.loss(hidden, targets, smoothing);
+  }
 
   DecoderState start() const { return decoder_.start(); }
   /// Reads one more token per row, i32 [R], or several in one pass, i32 [R, n], and returns the

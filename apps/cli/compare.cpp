@@ -3,6 +3,7 @@
 //
 //   heed compare --task classify --data subj.all --format lines --encoding cp1252 --test-fraction 0.1
 //                --attention dot_product,fastformer,clusterformer --seeds 1,2,3 --out runs/which
+//   heed compare --suite recall --attention dot_product,mamba2,gated_deltanet --out runs/recall
 //   heed compare --task classify --data subj.all --format lines --encoding cp1252 --random 20 --halving
 //                --grid training.schedule.learning_rate=5e-4..1e-2 --grid model.width=32,64,128 --out runs/search
 //
@@ -208,10 +209,26 @@ std::string setting_of_flag(const std::string& flag, const Settings& settings) {
   return "";
 }
 
+/// Exercises (apps/data/exercises.h) by which mechanisms are compared in miniature.
+struct Suite {
+  std::string name;
+  std::vector<ComparedSetting> settings;
+};
+const std::vector<Suite> suites = {
+    {"recall", {{"data.rule", {"mqar"}}, {"data.exercise.pairs", {"4", "16", "64"}}}},
+    {"mad",
+     {{"data.rule",
+       {"recall", "fuzzy_recall", "noisy_recall", "selective_copying", "compression", "memorization"}}}},
+    {"state", {{"data.rule", {"parity", "s5"}}}}};
+
 class CompareCommand {
  public:
   explicit CompareCommand(CLI::App& app) {
     task_.add(app, "--task", "NAME", "Task: classify, translate, ...");
+    suite_.add(
+        app, "--suite", "NAME",
+        "Exercises for language models, instead of --task: recall (of 4, 16 and 64 pairs), mad (six tasks "
+        "of MAD) or state (parity and permutations, at twice the trained length)");
     out_.add(app, "--out", "DIR", "Folder of the comparison: a run for each cell, and the tables");
     attention_.add(app, "--attention", "NAMES", "Attentions to compare, separated by commas");
     seeds_.add(app, "--seeds", "NUMBERS", "Seeds for each choice (default: the seed in the settings)");
@@ -238,7 +255,8 @@ class CompareCommand {
   }
 
   int run() {
-    if (!task_.given() || !out_.given()) throw SettingsError("give --task and --out");
+    if (task_.given() == suite_.given() || !out_.given())
+      throw SettingsError("give --task or --suite, and --out");
     const std::string table = format_.value("text");
     check_name("--table", table, {"text", "markdown", "json"});
     const int jobs = jobs_.count(1, 1024);
@@ -265,7 +283,7 @@ class CompareCommand {
   ComparisonPlan make_plan(int jobs) const {
     const TaskEntry* entry = nullptr;
     try {
-      entry = &task_entry(task_.value());
+      entry = &task_entry(task_.value("language_model"));
     } catch (const Error& error) {
       throw SettingsError(concat_text("--task: ", error.what()));
     }
@@ -278,6 +296,12 @@ class CompareCommand {
     if (attention_.given()) plan.attentions = parts_of(attention_.value());
     plan.halving = halving_;
     plan.draws = random_.given() ? random_.count(1, 10'000) : 0;
+    if (suite_.given()) {
+      std::vector<std::string> names;
+      for (const Suite& suite : suites) names.push_back(suite.name);
+      check_name("--suite", suite_.value(), names);
+      plan.settings = std::ranges::find(suites, suite_.value(), &Suite::name)->settings;
+    }
     for (const std::string& assignment : grid_) plan.settings.push_back(varied_setting(assignment));
     for (const std::string& assignment : assignments_)
       if (!is_plain(*entry, assignment)) {
@@ -351,7 +375,7 @@ class CompareCommand {
   }
 
   CLI::App* app_;
-  TextFlag task_, out_, attention_, seeds_, steps_, config_, random_;
+  TextFlag task_, suite_, out_, attention_, seeds_, steps_, config_, random_;
   TextFlag jobs_, threads_, device_, format_;
   std::vector<std::string> assignments_, grid_;
   bool halving_ = false;

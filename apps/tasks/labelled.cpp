@@ -9,6 +9,7 @@
 
 #include "heed/apps/tasks/recipe.h"
 #include "heed/autograd/ops.h"
+#include "heed/base/plain_numbers.h"
 #include "heed/base/unicode.h"
 
 namespace heed {

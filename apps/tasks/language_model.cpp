@@ -13,6 +13,7 @@
 
 #include "heed/apps/data/synthetic.h"
 #include "heed/apps/data/table.h"
+#include "heed/autograd/ops.h"
 #include "heed/base/digest.h"
 #include "heed/base/names.h"
 #include "heed/base/unicode.h"
@@ -68,6 +69,7 @@ Settings language_model_settings(bool own_data) {
   settings.declare("", RuntimeSettings());
   settings.declare("", TextObjective());
   settings.declare("data", TextData());
+  settings.declare("data", RuleData());
   settings.declare("tokenizer", VocabularySettings{.kind = "characters", .vocabulary = 2000});
   settings.declare("tokenizer", TextTokenizer());
   TransformerConfig model;
@@ -90,16 +92,8 @@ Settings language_model_settings(bool own_data) {
 /// them. Returns a remark, or "".
 std::string choose_positions(Settings& settings) {
   const std::string path = "model.positions";
-  const TransformerConfig config = model_config(settings);
-  if (settings.setting(path).is_given || config.positions != "rotary") return "";
-  std::string reason;
-  for (const AttentionChoice& choice : config.decoder_attention) {
-    const std::int64_t heads = choice.heads > 0 ? choice.heads : config.heads;
-    if (!attention_capabilities(choice.name, choice.options).rotary)
-      reason = concat_text("attention '", choice.name, "' cannot have rotary ones");
-    else if (config.head_width == 0 && config.width / heads % 2 != 0)
-      reason = concat_text("heads of the odd width ", config.width / heads, " cannot have rotary ones");
-  }
+  if (settings.setting(path).is_given || model_config(settings).positions != "rotary") return "";
+  const std::string reason = rotary_obstacle(settings);
   if (reason.empty()) return "";
   settings.set(path, "learned", "the attention");
   return concat_text("positions are learned, since ", reason, " (model.positions)");
@@ -115,12 +109,14 @@ void check_text_training(const Settings& settings) {
   const auto metric =
       std::ranges::find(text_metrics, std::string_view(best_by), &MetricKind::name) - text_metrics;
   const bool is_of_masked = metric >= std::ssize(causal_kinds);
+  if (settings.read<RuleData>("data").has_exercises()) return;
   if (metric > 0 && is_of_masked != is_masked(settings))
     throw SettingsError(concat_text("training.keep_best_by=", best_by,
                                     " is only measured with objective=", is_of_masked ? "masked" : "causal"));
 }
 
 std::unique_ptr<Task> make_text_task(const TaskEntry& entry, Settings settings) {
+  if (settings.read<RuleData>("data").has_exercises()) return make_exercise_task(entry, std::move(settings));
   const std::string remark = choose_positions(settings);
   std::unique_ptr<Task> task = is_masked(settings) ? make_masked_task(entry, std::move(settings))
                                                    : std::make_unique<TextWriter>(entry, std::move(settings));
@@ -193,6 +189,19 @@ std::string describe_characters(std::initializer_list<const LargeText*> texts) {
 
 }  // namespace
 
+std::string rotary_obstacle(const Settings& settings) {
+  const TransformerConfig config = model_config(settings);
+  std::string reason;
+  for (const AttentionChoice& choice : config.decoder_attention) {
+    const std::int64_t heads = choice.heads > 0 ? choice.heads : config.heads;
+    if (!attention_capabilities(choice.name, choice.options).rotary)
+      reason = concat_text("attention '", choice.name, "' cannot have rotary ones");
+    else if (config.head_width == 0 && config.width / heads % 2 != 0)
+      reason = concat_text("heads of the odd width ", config.width / heads, " cannot have rotary ones");
+  }
+  return reason;
+}
+
 WindowOptions training_windows(const Settings& settings) {
   const TransformerConfig model = model_config(settings);
   const std::int64_t tokens = settings.read<TrainingSettings>("training").batch_tokens;
@@ -212,6 +221,15 @@ void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_
   for (std::string& character : unknown) character = "'" + character + "'";
   check(unknown.empty(), what, " has characters that the tokenizer does not know: ", listed(unknown),
         "; a character model reads only the characters of its training text, a BPE model any");
+}
+
+std::vector<double> scored_targets(const Tensor& logits, const Targets& targets) {
+  double nats = 0, right = 0;
+  for (const float loss : cross_entropy(logits, targets.ids).to_vector<float>())
+    nats += static_cast<double>(loss);
+  for (const std::int32_t one : equal(argmax(logits, -1), targets.ids).to_vector<std::int32_t>())
+    right += one;
+  return {nats, static_cast<double>(targets.count), right};
 }
 
 TextTask::TextTask(const TaskEntry& entry, Settings given)
@@ -562,7 +580,8 @@ const TaskEntry& language_model_task() {
 TextWriter& text_writer(Task& task) {
   check(task.entry().name == "language_model", "this is a ", task.entry().name,
         " run, which generates no text");
-  return as_interface<TextWriter>(task, "this run was trained with objective=masked: it fills in ",
+  return as_interface<TextWriter>(task,
+                                  "this run was trained with objective=masked or data.rule: it fills in ",
                                   mask_token, " (language_model predict) and generates no text");
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "heed/apps/data/exercises.h"
 #include "heed/apps/data/large_text.h"
 #include "heed/apps/tasks/examples.h"
 #include "heed/apps/tasks/recipe.h"
@@ -50,9 +51,35 @@ void for_each_setting(auto&& visit, TextData& data) {
   for_each_setting(visit, data.text);
   visit(data.memory_bytes, "memory_bytes", 0, 0x1p63,
         "Bytes of a text, and of its tokens, to keep in memory; the rest goes to temporary files");
-  visit(data.sentences, "sentences", 1, 1e8, "Without data: number of generated training sentences");
+  visit(data.sentences, "sentences", 1, 1e8, "Without data: number of generated training examples");
   visit(data.held_out_sentences, "held_out_sentences", 1, 1e8,
         "Without data: number of generated held-out examples");
+}
+
+/// Data made by rule, for training without a text: sentences, or exercises (apps/data/exercises.h).
+struct RuleData {
+  ExerciseOptions exercise = {.rule = "sentences"};
+  std::int64_t test_length = 0;
+  bool has_exercises() const { return exercise.rule != "sentences"; }
+};
+void for_each_setting(auto&& visit, RuleData& data) {
+  std::vector<std::string> rules(exercise_rules.begin(), exercise_rules.end());
+  rules.insert(rules.begin(), "sentences");
+  visit(data.exercise.rule, "rule", rules,
+        "Without data: sentences of English, or exercises in recalling, copying, memorizing or tracking a "
+        "state");
+  visit(data.exercise.vocabulary, "exercise.vocabulary", 0, 1 << 20,
+        "Tokens of the exercises; 0: as in the rule's paper");
+  visit(data.exercise.length, "exercise.length", 0, 1 << 20,
+        "Length of an exercise; 0: as in the rule's paper");
+  visit(data.test_length, "exercise.test_length", 0, 1 << 20,
+        "parity and s5: length of the test exercises, of which the part beyond exercise.length counts; 0: "
+        "twice "
+        "that length");
+  visit(data.exercise.pairs, "exercise.pairs", 0, 1 << 16,
+        "mqar: keys with their values; selective_copying: tokens to copy; 0: 16");
+  visit(data.exercise.noise, "exercise.noise", 0, below_one,
+        "noisy_recall: share of the pairs that is noise");
 }
 
 struct TextTokenizer {
@@ -125,6 +152,9 @@ WindowOptions training_windows(const Settings& settings);
 void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_view what);
 
 // --- both objectives
+
+/// Returns the loss of logits [count, V] in nats, the number of targets, and how many have the largest logit.
+std::vector<double> scored_targets(const Tensor& logits, const Targets& targets);
 
 /// Reads the texts, learns the tokenizer and cuts the token stream into windows.
 class TextTask : public Task, public HasOutputs {
@@ -233,5 +263,15 @@ TextWriter& text_writer(Task& task);
 /// Besides the loss of the hidden tokens it measures their accuracy and pseudo_perplexity,
 /// exp(loss). This is not a perplexity, because the model sees most of the text.
 std::unique_ptr<Task> make_masked_task(const TaskEntry& entry, Settings settings);
+
+// --- exercises (exercise_task.cpp)
+
+/// Returns why the decoder's attention cannot have rotary positions; "": it can.
+std::string rotary_obstacle(const Settings& settings);
+
+/// Creates the task of a language_model run with data.rule: a causal model that answers exercises. Its
+/// lines are tokens as numbers, such as "3 12 3", and its prediction is the answer to the last token, or for
+/// compression the tokens before it.
+std::unique_ptr<Task> make_exercise_task(const TaskEntry& entry, Settings settings);
 
 }  // namespace heed

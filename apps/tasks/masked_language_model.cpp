@@ -177,7 +177,8 @@ class MaskedTask : public TextTask {
       for (std::size_t i = first; i < std::min(begins.size(), first + rows); ++i)
         sequences.push_back(read(begins[i]));
       const RandomKey key{0, 0, static_cast<std::uint32_t>(first)};
-      return guess(make_masked_batch(sequences, masking(), key, network().device()));
+      const MaskedBatch masked = make_masked_batch(sequences, masking(), key, network().device());
+      return scored_targets(logits_at(masked.input, masked.targets.rows, nullptr), masked.targets);
     });
     Guesses all;
     for (const std::vector<double>& part : found) {
@@ -189,17 +190,6 @@ class MaskedTask : public TextTask {
     check(all.tokens > 0, "the text has no token to predict");
     for (const std::int64_t begin : begins) all.read += std::min(length, count - begin);
     return all;
-  }
-
-  /// The loss in nats, the number of tokens, and how many were right.
-  std::vector<double> guess(const MaskedBatch& batch) {
-    const Tensor logits = logits_at(batch.input, batch.targets.rows, nullptr);
-    double nats = 0, right = 0;
-    for (const float loss : cross_entropy(logits, batch.targets.ids).to_vector<float>())
-      nats += static_cast<double>(loss);
-    for (const std::int32_t one : equal(argmax(logits, -1), batch.targets.ids).to_vector<std::int32_t>())
-      right += one;
-    return {nats, static_cast<double>(batch.targets.count), right};
   }
 
   /// Returns the logits [count, V] at places of the flattened batch.

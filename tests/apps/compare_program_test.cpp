@@ -554,3 +554,26 @@ TEST_CASE("compare: a folder with files of others is refused, and so are links i
   CHECK(led.status == 1);
   CHECK(contains(led.errors, "is a link"));
 }
+
+TEST_CASE("compare --suite trains small language models on exercises") {
+  const TemporaryFolder folder;
+  const Arguments small = {"--steps", "2",
+                           "--set",   "model.width=16",
+                           "--set",   "data.sentences=20",
+                           "--set",   "data.held_out_sentences=4"};
+  const Arguments state = {"--suite", "state", "--attention", "dot_product,delta_product", "--table", "json"};
+  const ProgramResult found =
+      run_compare(joined(joined(state, {"--out", (folder / "state").string()}), small));
+  CHECK_MESSAGE(found.status == 0, found.errors);
+  for (const char* choice : {"dot_product, data.rule=parity", "delta_product, data.rule=s5"})
+    CHECK(contains(found.output, choice));
+  CHECK(contains(found.output, "\"accuracy\""));
+  const auto refused = [&](const Arguments& arguments, const char* reason) {
+    const ProgramResult result = run_compare(joined(arguments, {"--out", (folder / "no").string()}));
+    CHECK(result.status == 2);
+    CHECK_MESSAGE(contains(result.errors, reason), result.errors);
+  };
+  refused({"--suite", "stat"}, "state");
+  refused({"--suite", "state", "--task", "classify"}, "give --task or --suite");
+  refused({"--suite", "recall", "--set", "data.exercise.length=10"}, "at least 16, not 10");
+}
