@@ -51,7 +51,7 @@ class ExerciseModel : public LanguageModel {
 };
 
 /// Exercises as a batch, with the answers that are asked for.
-LanguageModelBatch batch_of(const Exercises& exercises, Device device) {
+LanguageModelBatch exercise_batch(const Exercises& exercises, Device device) {
   std::vector<Tokens> tokens;
   Tokens ids, rows;
   for (const Exercise& exercise : exercises) tokens.push_back(exercise.tokens);
@@ -87,7 +87,7 @@ class ExerciseTask : public Task, public HasOutputs {
 
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
     const LanguageModelBatch exercises =
-        batch_of(pick(parts_.train, batches_.at(epoch, batch)), network().device());
+        exercise_batch(pick(parts_.train, batches_.at(epoch, batch)), network().device());
     return network().loss(network().answers(exercises.input, context), exercises.targets, label_smoothing_);
   }
 
@@ -190,7 +190,7 @@ class ExerciseTask : public Task, public HasOutputs {
       const auto begin = exercises.begin() + static_cast<std::ptrdiff_t>(batch * rows),
                  end = exercises.begin() +
                        static_cast<std::ptrdiff_t>(std::min(exercises.size(), (batch + 1) * rows));
-      const LanguageModelBatch asked = batch_of({begin, end}, network().device());
+      const LanguageModelBatch asked = exercise_batch({begin, end}, network().device());
       Context context = Context::inference();
       const Tensor outputs = network().answers(asked.input, context);
       return scored_targets(
@@ -236,13 +236,9 @@ class ExerciseTask : public Task, public HasOutputs {
   DataParts<Exercises> parts_;
 };
 
-constexpr std::pair<const char*, const char*> for_exercises[] = {
-    {"model.width", "64"},
-    {"model.feed_forward", "128"},
-    {"training.steps", "1000"},
-    {"training.batch_tokens", "4096"},
-    {"training.evaluate_every", "500"},
-    {"training.schedule.learning_rate", "0.005"}};
+constexpr const char* for_exercises = R"({
+  "model": {"width": 64, "feed_forward": 128},
+  "training": {"steps": 1000, "batch_tokens": 4096, "evaluate_every": 500, "schedule": {"learning_rate": 0.005}}})";
 
 /// Sets the defaults of exercises, and what the rule leaves open. A state has no positions, since it must be
 /// tracked beyond the trained length.
@@ -250,7 +246,7 @@ void complete_settings(Settings& settings) {
   if (names_file(settings)) throw SettingsError("data.rule makes the data: leave out data.file");
   if (settings.read<TextObjective>("").objective == TextObjective::Objective::masked)
     throw SettingsError("exercises are answered in order: data.rule needs objective=causal");
-  for (const auto& [name, value] : for_exercises) settings.set_default(name, value);
+  settings.change_defaults(for_exercises);
   RuleData rule = settings.read<RuleData>("data");
   try {
     rule.exercise = completed(rule.exercise);

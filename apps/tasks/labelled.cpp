@@ -26,10 +26,20 @@ bool names_labelled_data(const Settings& settings) {
   return names_file(settings);
 }
 
+bool reads_pairs(const Settings& layout) {
+  const auto data = layout.read<LabelledData>("data");
+  const bool names_column = !data.first_column.empty() || !data.reading.second_column.empty();
+  return layout.has("data.first_column") && (names_column || !layout.has("data.text_columns"));
+}
+
 LabelledOptions labelled_options(const Settings& layout, const std::string& path) {
   const auto data = layout.read<LabelledData>("data");
   LabelledOptions options = data.reading;
-  options.pairs = layout.has("data.first_column");
+  options.pairs = reads_pairs(layout);
+  if (options.pairs && !options.text_columns.empty())
+    throw SettingsError(
+        "data.text_columns names the columns of single texts: leave it out, or leave out "
+        "data.first_column and data.second_column");
   options.numbers = !layout.has("data.label_type");
   options.drop_missing = data.missing == LabelledData::Missing::drop;
   if (!data.first_column.empty()) options.text_columns = {data.first_column};
@@ -57,7 +67,7 @@ void keep_columns(Settings& settings, const LabelledText& train) {
     settings.set_json(setting, columns.dump(), "the header");
   };
   keep("data.label_column", train.columns[0]);
-  if (train.seconds.empty()) {
+  if (!reads_pairs(settings)) {
     keep("data.text_columns", std::vector(train.columns.begin() + 1, train.columns.end()));
   } else {
     keep("data.second_column", train.columns[1]);

@@ -72,10 +72,11 @@ void for_each_setting(auto&& visit, LabelledData& data) {
     visit(data.patch, "patch", 1, 4096, "idx: rows and columns of the patches that are an image's tokens");
   }
   if (data.has_pairs) {
-    visit(data.first_column, "first_column",
-          "Column of the first text: number or name; empty: \"first\", or detected and reported", column);
-    visit(data.reading.second_column, "second_column",
-          "Column of the second text: number or name; empty: \"second\", or detected and reported", column);
+    const std::string empty =
+        data.has_texts ? "; this or the other makes pairs of the texts" : "; empty: detected and reported";
+    visit(data.first_column, "first_column", "Column of the first text: number or name" + empty, column);
+    visit(data.reading.second_column, "second_column", "Column of the second text: number or name" + empty,
+          column);
   }
   visit(data.reading.label_column, "label_column", data.label_help, column);
   if (has_images)
@@ -92,7 +93,7 @@ void for_each_setting(auto&& visit, LabelledData& data) {
         "Tables: column with the weight of each example in training, a number from 0 up; column number or "
         "name; empty: equal weights",
         column);
-  if (data.has_pairs)
+  if (data.has_pairs && has_classes)
     visit(data.positive_label, "positive_label",
           "With two classes: the one that f1, map and mrr measure; empty: the last, such as 1 of 0 and 1");
   if (data.has_texts)
@@ -131,6 +132,9 @@ inline constexpr const char* for_fine_tuning = R"({
 /// Whether the settings name training data. Throws a SettingsError if they name only validation or
 /// test data, or invalid folds.
 bool names_labelled_data(const Settings& settings);
+/// Whether examples are pairs of texts; in a task that can have single texts too, whether a column of pairs is
+/// named.
+bool reads_pairs(const Settings& layout);
 /// Returns how texts or pairs in a file are read. Throws a SettingsError if neither the settings nor the
 /// name of `path` determine the format.
 LabelledOptions labelled_options(const Settings& layout, const std::string& path);

@@ -1,4 +1,5 @@
-// Rating: learns a number for a text, such as the stars of a review. An encoder with one output and, beside
+// Rating: learns a number for a text, such as the stars of a review, or for a pair of texts, such as how alike
+// they are. An encoder with one output and, beside
 // it, a linear part over words and parts of words (models/classifier.h) each learn the number by the squared
 // error. Rated texts come from files (apps/data/labelled_text.h); without them it learns how large a number is
 // from its English words.
@@ -12,6 +13,7 @@
 
 #include "heed/apps/data/synthetic.h"
 #include "heed/apps/tasks/labelled.h"
+#include "heed/apps/tasks/pair_input.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/json.h"
 #include "heed/base/plain_numbers.h"
@@ -36,8 +38,7 @@ Settings rate_settings(bool own_data) {
   Settings settings;
   settings.declare("", RuntimeSettings());
   settings.declare(
-      "data", LabelledData{.has_pairs = false,
-                           .formats = labelled_formats(),
+      "data", LabelledData{.formats = labelled_formats(),
                            .formats_help = "lines: a number, a space and a text; csv; tsv; jsonl; folders: "
                                            "for each number a folder of documents, or a file with a text on "
                                            "each line",
@@ -49,6 +50,7 @@ Settings rate_settings(bool own_data) {
   settings.declare("tokenizer", VocabularySettings());
   declare_model(settings, {.width = 64, .feed_forward = 128, .encoder_layers = 1}, Stacks::encoder,
                 /*has_sparse_features=*/true);
+  settings.declare("model", PairModel());
   declare_training(settings, error_metrics, /*smooths=*/false);
   settings.declare("prediction", PredictionSettings());
   settings.change_defaults(own_data ? for_labelled_texts : for_numbers);
@@ -126,7 +128,11 @@ class NumberHead {
 
   NumberHead(const TaskEntry& entry, const Settings& /*settings*/) : metrics_(entry.metrics) {}
 
-  static void check_training(const Settings& /*settings*/) {}
+  static void check_training(const Settings& settings) {
+    if (!reads_pairs(settings) && !settings.read<PairModel>("model").is_joint())
+      throw SettingsError(
+          "model.kind is for pairs: name their columns (data.first_column, data.second_column)");
+  }
   std::vector<std::string> review(const TextParts& parts, const std::string& unit,
                                   const std::string& input) const {
     return {concat_text(parts.train.size(), ' ', unit, " for training, ", parts.valid.size(),
@@ -188,7 +194,7 @@ class NumberHead {
   /// Computes R^2 = 1 - squared errors / squares around the mean. If all numbers are equal, it is 1
   /// for answers without an error, otherwise 0, as in scikit-learn.
   Measurement measurement(const std::vector<Output>& scores, const std::vector<double>& targets,
-                          const LabelledText& /*text*/) const {
+                          const LabelledText& text) const {
     std::vector<double> errors = numbers(scores);
     Measurement found;
     found.examples = {"mean_absolute_error", "mean", {}};
@@ -204,7 +210,7 @@ class NumberHead {
     found.count = std::ssize(targets);
     Json json;
     for (const Metric& metric : found.metrics) json[metric.name] = metric.value;
-    json["texts"] = targets.size();
+    json[text.seconds.empty() ? "texts" : "pairs"] = targets.size();
     found.json = json.dump();
     return found;
   }
@@ -225,21 +231,48 @@ class NumberHead {
   Scale scale_;
 };
 
+/// Pairs for an encoder that reads them as one text (PairMarks), such as a published cross-encoder.
+class JoinedPairInput : public SingleTextInput {
+ public:
+  static constexpr const char* unit = "pairs";
+  using SingleTextInput::SingleTextInput;
+  LabelledText read(const std::string& path, const Settings& layout, ReadReport& report) const {
+    LabelledText pairs = SingleTextInput::read(path, layout, report);
+    TextList joined;
+    for (std::size_t i = 0; i < pairs.size(); ++i) joined.push_back(text_at(pairs, i));
+    pairs.texts = std::move(joined);
+    pairs.seconds = {};
+    return pairs;
+  }
+};
+
+template <class Input>
+using Rater = LabelledTask<Input, NumberHead, number_sizes>;
+
+std::unique_ptr<Task> make_rater(const TaskEntry& entry, Settings settings) {
+  if (!reads_pairs(settings)) return std::make_unique<Rater<SingleTextInput>>(entry, std::move(settings));
+  if (!settings.read<PairMarks>("tokenizer").between.empty())
+    return std::make_unique<Rater<JoinedPairInput>>(entry, std::move(settings));
+  settings.change_defaults(for_pairs);
+  return std::make_unique<Rater<TextPairInput>>(entry, std::move(settings));
+}
+
 }  // namespace
 
 const TaskEntry& rate_task() {
-  static const TaskEntry entry = make_task_entry<LabelledTask<SingleTextInput, NumberHead, number_sizes>>(
-      {"rate",
-       "Trains, evaluates and uses a model that predicts a number for a text",
-       Stacks::encoder,
-       error_metrics,
-       rate_settings,
-       names_labelled_data,
-       {{"",
-         {{"text", "A text"},
-          {.name = "label", .help = "Its number", .is_number = true},
-          weight_of_example}}},
-       for_fine_tuning});
+  static const TaskEntry entry = {
+      "rate",
+      "Trains, evaluates and uses a model that predicts a number for a text or a pair of texts",
+      Stacks::encoder,
+      error_metrics,
+      rate_settings,
+      names_labelled_data,
+      {{"",
+        {{"text", "A text"}, {.name = "label", .help = "Its number", .is_number = true}, weight_of_example}}},
+      for_fine_tuning,
+      make_rater,
+      NumberHead::check_training,
+      SingleTextInput::read_rows};
   return entry;
 }
 

@@ -229,10 +229,15 @@ void Settings::declare_json(std::string_view below, Setting setting, std::string
 }
 
 void Settings::change_defaults(std::string_view json) {
+  const std::vector<Declared> before = list_;
   merge(json, "defaults");
-  for (Declared& one : list_) {
-    one.initial = one.value;
-    one.is_given = false;
+  for (std::size_t i = 0; i < list_.size(); ++i) {
+    if (i < before.size() && before[i].is_given) {
+      list_[i] = before[i];
+    } else {
+      list_[i].initial = list_[i].value;
+      list_[i].is_given = false;
+    }
   }
 }
 

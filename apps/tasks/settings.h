@@ -69,7 +69,7 @@ class Settings {
   /// Declares one setting of any kind, with its default as JSON. An attention is a name, an object
   /// with name and options, or a list of these, one for each layer.
   void declare_json(std::string_view below, Setting setting, std::string_view initial);
-  /// Changes the defaults themselves, for data that needs others.
+  /// Changes the defaults themselves, for data that needs others; settings that were given keep their values.
   void change_defaults(std::string_view json);
   /// Changes the default of a setting, as JSON; nothing if the setting was given.
   void set_default(std::string_view name, std::string_view json);

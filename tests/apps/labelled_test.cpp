@@ -316,6 +316,52 @@ TEST_CASE("Ratings: a constant that is added to all numbers changes no answer bu
   CHECK(plain_r2 > 0.8);
 }
 
+TEST_CASE("Ratings: of pairs, read by two towers, jointly, or as one text") {
+  const TemporaryFolder folder;
+  const std::vector<std::string> things = {"red", "blue", "green", "black", "white", "brown"};
+  std::string rows = "left\tright\talike\n";
+  for (std::size_t i = 0; i < 180; ++i) {
+    const std::string &one = things[i % 6], &other = things[i / 6 % 6];
+    rows +=
+        concat_text("the ", one, " hat ", i, "\ta hat so ", other, '\t', one == other ? "4.5" : "1.5", '\n');
+  }
+  write_file_atomically(folder / "pairs.tsv", rows);
+  const std::vector<std::string> base = {"training.steps=200",      "training.schedule.warmup_steps=5",
+                                         "data.label_column=alike", "data.first_column=left",
+                                         "tokenizer.kind=words",    "data.second_column=right"};
+  for (const char* form : {"model.kind=joint", "model.kind=towers", "tokenizer.between=so"}) {
+    CAPTURE(form);
+    std::vector<std::string> chosen = base;
+    chosen.emplace_back(form);
+    const std::filesystem::path out = folder / ("run" + std::string(form, 13));
+    train_run(task_entry("rate"), small_table_run("rate", folder / "pairs.tsv", chosen), {.folder = out});
+    Run run = Run::open(out);
+    const std::vector<std::string> lines = {"the red hat\ta hat so red", "the red hat\ta hat so blue",
+                                            "alone"};
+    const std::vector<Prediction> answers = run.predict(lines, {.return_errors = true});
+    const bool is_joined = contains(form, "between");  // by a small model that does not see which words match
+    if (!is_joined) CHECK(std::stod(answers[0].text) > std::stod(answers[1].text));
+    CHECK(contains(answers[2].error, "two texts") != is_joined);
+    CHECK(run.measure("valid").count > 0);
+    const std::vector<std::string> files = {(folder / "pairs.tsv").string()};
+    const Json found = Json::parse(run.measure_files(files).json);
+    CHECK(found.at(is_joined ? "texts" : "pairs") == 180);
+    if (!is_joined) CHECK(found.at("r2") > 0.5);
+  }
+  const auto refused = [&](std::vector<std::string> settings) -> std::string {
+    settings.emplace_back("data.label_column=alike");
+    try {
+      train_run(task_entry("rate"), small_table_run("rate", folder / "pairs.tsv", settings),
+                {.folder = folder / "refused"});
+    } catch (const SettingsError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(contains(refused({"model.kind=towers"}), "model.kind is for pairs"));
+  CHECK(contains(refused({"data.second_column=right", "data.text_columns=left"}), "leave it out"));
+}
+
 TEST_CASE("Ratings: labels that are no numbers of f32, and columns that could all be the number") {
   const TemporaryFolder folder;
   const auto error_of = [&](const std::string& content) -> std::string {

@@ -226,6 +226,8 @@ TEST_CASE("every setting of a model and of training changes the weights") {
     for (const Setting& setting : all.declared()) {
       if (!setting.name.starts_with("model.") && !setting.name.starts_with("training.")) continue;
       if (std::ranges::find(not_of_the_weights, setting.name) != not_of_the_weights.end()) continue;
+      if (entry->name == "rate" && setting.name == "model.kind")
+        continue;  // for pairs, which come from files
       CAPTURE(setting.name);
       const std::vector<std::string> base = reasons_of(setting);
       const Settings before = short_settings(*entry, base);
