@@ -146,6 +146,9 @@ void check_sampling(const SamplingOptions& options) {
         "temperature must not be negative (0 is greedy), is ", options.temperature);
   check(options.top_k >= 0, "top_k must not be negative (0: all tokens), is ", options.top_k);
   check(options.top_p > 0 && options.top_p <= 1, "top_p must be above 0 and at most 1, is ", options.top_p);
+  check(options.min_p >= 0 && options.min_p <= 1, "min_p must be 0 to 1, is ", options.min_p);
+  check(options.repetition_penalty > 0 && std::isfinite(options.repetition_penalty),
+        "repetition_penalty must be above 0 (1: none), is ", options.repetition_penalty);
 }
 
 std::vector<double> sampling_probabilities(std::span<const double> logits, const SamplingOptions& options) {
@@ -167,6 +170,8 @@ std::vector<double> sampling_probabilities(std::span<const double> logits, const
       of_kept[token] = probabilities[token];
     probabilities = std::move(of_kept);
   }
+  for (double& probability : probabilities)  // that of the likeliest token is 1 here
+    if (probability < options.min_p) probability = 0;
   const double sum = std::accumulate(probabilities.begin(), probabilities.end(), 0.0);
   for (double& probability : probabilities) probability /= sum;
   return probabilities;
@@ -185,11 +190,18 @@ std::int32_t sample_token(std::span<const double> logits, const SamplingOptions&
   return last;
 }
 
+/// Applies SamplingOptions::repetition_penalty.
+static void penalize(std::span<double> logits, const std::vector<bool>& read, double penalty) {
+  for (std::size_t token = 0; token < read.size(); ++token)
+    if (read[token]) logits[token] = logits[token] > 0 ? logits[token] / penalty : logits[token] * penalty;
+}
+
 std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first,
                            std::span<const std::int64_t> max_lengths, const SamplingOptions& options,
                            std::span<const std::int32_t> ends, std::uint64_t seed,
                            std::span<const std::uint32_t> streams, std::vector<double>* log_probabilities,
-                           const TokenWatch& watch) {
+                           const TokenWatch& watch, std::span<const std::int32_t> before,
+                           const TextIsOver& is_over) {
   check_sampling(options);
   check(first.size() == max_lengths.size(), "sample: needs a first token and a length for each text, got ",
         first.size(), " and ", max_lengths.size());
@@ -197,6 +209,17 @@ std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first
         first.size(), " texts");
   const NoGrad no_grad;
   std::vector<Tokens> texts(first.size());
+  std::vector<std::vector<bool>> read(options.repetition_penalty == 1 ? 0 : first.size());  // by token
+  const auto add_read = [&](std::size_t text, std::int32_t token) {
+    if (read.empty()) return;
+    const auto place = static_cast<std::size_t>(token);
+    if (read[text].size() <= place) read[text].resize(place + 1);
+    read[text][place] = true;
+  };
+  for (std::size_t text = 0; text < read.size(); ++text) {
+    for (const std::int32_t token : before) add_read(text, token);
+    add_read(text, first[text]);
+  }
   if (log_probabilities) log_probabilities->assign(first.size(), 0);
   std::vector<std::size_t> open(first.size());  // the text of each row
   std::iota(open.begin(), open.end(), 0);
@@ -219,19 +242,27 @@ std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first
     const Tensor logits = model.step(Tensor::from(tokens, {count}, model.device()));
     check(logits.rank() == 2 && logits.size(0) == count, "sample: the model gave logits of shape ",
           logits.shape(), " for ", count, " texts");
-    const std::vector<double> values = logits.to_doubles();  // on the host, because devices may lack f64
+    std::vector<double> values = logits.to_doubles();  // on the host, because devices may lack f64
     const auto vocabulary = static_cast<std::size_t>(logits.size(1));
     goes_on.assign(open.size(), false);
     for (std::size_t row = 0; row < open.size(); ++row) {
       const std::size_t text = open[row];
       const RandomKey key{seed, drawn, streams.empty() ? static_cast<std::uint32_t>(text) : streams[text]};
       const auto of_row = std::span(values).subspan(row * vocabulary, vocabulary);
+      std::vector<double> of_model;  // before the penalty
+      if (!read.empty()) {
+        of_model.assign(of_row.begin(), of_row.end());
+        penalize(of_row, read[text], options.repetition_penalty);
+      }
       tokens[row] = sample_token(of_row, options, unit_interval(random_word(key, 0)));
-      if (log_probabilities) (*log_probabilities)[text] += log_probability(of_row, tokens[row]);
+      if (log_probabilities)
+        (*log_probabilities)[text] += log_probability(of_model.empty() ? of_row : of_model, tokens[row]);
       if (std::ranges::find(ends, tokens[row]) != ends.end()) continue;
       texts[text].push_back(tokens[row]);
+      add_read(text, tokens[row]);
       if (watch) watch(text, texts[text]);
-      goes_on[row] = static_cast<std::int64_t>(texts[text].size()) < max_lengths[text];
+      goes_on[row] = static_cast<std::int64_t>(texts[text].size()) < max_lengths[text] &&
+                     !(is_over && is_over(texts[text]));
     }
     drop_finished();
   }
@@ -248,7 +279,7 @@ std::vector<Tokens> generate(LanguageModel& model, std::span<const std::int32_t>
   const std::vector<std::int32_t> first(static_cast<std::size_t>(samples), prompt.back());
   const std::vector<std::int64_t> lengths(static_cast<std::size_t>(samples), options.tokens);
   return sample(steps, first, lengths, options.sampling, options.ends, options.seed, {}, log_probabilities,
-                watch);
+                watch, prompt, options.is_over);
 }
 
 }  // namespace heed

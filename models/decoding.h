@@ -63,6 +63,7 @@ class LanguageModelSteps : public StepModel {
 /// Called during writing, as soon as more tokens of a text are certain. `tokens` holds all certain
 /// tokens so far; the finished text begins with them. An exception ends the writing.
 using TokenWatch = std::function<void(std::size_t text, std::span<const std::int32_t> tokens)>;
+using TextIsOver = std::function<bool(std::span<const std::int32_t> tokens)>;
 
 /// Returns logits [R, V] with one token made impossible. A negative `token` changes nothing.
 Tensor exclude_token(const Tensor& logits, std::int32_t token);
@@ -79,9 +80,15 @@ struct SamplingOptions {
   /// Only the smallest set of most probable tokens whose probabilities sum to at least p (the
   /// nucleus of Holtzman et al., arXiv 1904.09751), and at least one token. 1: all.
   double top_p = 1;
+  /// Only tokens with at least this share of the largest probability (Nguyen et al. 2024, arXiv 2407.01082,
+  /// section 3). 0: all.
+  double min_p = 0;
+  /// Before all others: divides positive logits of tokens that the text already has, and multiplies negative
+  /// ones (Keskar et al. 2019, arXiv 1909.05858, section 4.1, as published models do). 1: does nothing.
+  double repetition_penalty = 1;
 };
 /// Throws an Error that names the option and its value unless temperature >= 0, top_k >= 0, 0 <
-/// top_p <= 1.
+/// top_p <= 1, 0 <= min_p <= 1 and repetition_penalty > 0.
 void check_sampling(const SamplingOptions& options);
 
 /// Returns the probability of each token. Among equally probable tokens, the lower id ranks first.
@@ -95,17 +102,20 @@ std::int32_t sample_token(std::span<const double> logits, const SamplingOptions&
 /// tokens and stops before any of `ends`. It depends only on the model's row i, the options and
 /// streams[i] (without streams: i), not on the other rows. `log_probabilities`, unless null,
 /// receives the natural logarithm of each text's probability under the model, before the options,
-/// over its tokens and the end token if one was drawn.
+/// over its tokens and the end token if one was drawn. `before` are tokens that all texts have before their
+/// first, for the repetition penalty; a text whose tokens `is_over` accepts is not continued.
 std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first,
                            std::span<const std::int64_t> max_lengths, const SamplingOptions& options,
                            std::span<const std::int32_t> ends, std::uint64_t seed,
                            std::span<const std::uint32_t> streams = {},
-                           std::vector<double>* log_probabilities = nullptr, const TokenWatch& watch = {});
+                           std::vector<double>* log_probabilities = nullptr, const TokenWatch& watch = {},
+                           std::span<const std::int32_t> before = {}, const TextIsOver& is_over = {});
 
 struct GenerationOptions {
   SamplingOptions sampling = {};
   std::int64_t tokens = 256;  ///< at most this many new tokens
   Tokens ends = {};           ///< the tokens that end a text; not part of the text
+  TextIsOver is_over = {};    ///< whether new tokens end their text; they are part of it
   /// The most tokens that the model sees at once (see LanguageModelSteps).
   std::int64_t context = 256;
   std::uint64_t seed = 1;

@@ -128,9 +128,10 @@ int main(int argc, char** argv) {
                          {"tokenizer.kind", "--tokenizer"},
                          {"model.max_length", "--context"}};
   program.evaluate_flags = {"evaluation.stride", "evaluation.sentences"};
-  program.predict_flags = {"generation.tokens", "generation.samples", "generation.temperature",
-                           "generation.top_k",  "generation.top_p",   "generation.seed",
-                           "data.on_bad_bytes"};
+  program.predict_flags = {
+      "generation.tokens", "generation.samples", "generation.temperature",        "generation.top_k",
+      "generation.top_p",  "generation.min_p",   "generation.repetition_penalty", "generation.stop",
+      "generation.seed",   "data.on_bad_bytes"};
   program.files = "Text to evaluate on: a file or a folder; default: the run's validation text";
   const auto add_filling = [](CLI::App& app,
                               TaskProgram filling) {  // of lines that are filled in, or written on

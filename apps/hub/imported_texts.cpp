@@ -191,14 +191,14 @@ void set_generation(const PublishedTexts& texts, const Tokenizer& tokenizer, con
     ends.erase(ends.begin());
     settings.set_json("tokenizer.more_ends", Json(ends).dump(), file);
   }
-  if (generation.value("do_sample", false).get<bool>())
-    for (const char* const name : {"temperature", "top_k", "top_p"})
-      if (generation.has(name))
-        settings.set_json(concat_text("generation.", name), generation.value(name, 1.0).dump(), file);
-  const Json neutral = Json::parse(R"({"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "num_beams": 1,
+  const bool draws = generation.value("do_sample", false).get<bool>();
+  for (const std::string name : {"repetition_penalty", "temperature", "top_k", "top_p", "min_p"})
+    if (generation.has(name.c_str()) && (draws || name == "repetition_penalty"))
+      settings.set_json(concat_text("generation.", name), generation.value(name.c_str(), 1.0).dump(), file);
+  const Json neutral = Json::parse(R"({"no_repeat_ngram_size": 0, "num_beams": 1,
       "min_length": 0, "min_new_tokens": null, "bad_words_ids": null, "suppress_tokens": null,
       "begin_suppress_tokens": null, "forced_bos_token_id": null, "forced_eos_token_id": null,
-      "min_p": null, "typical_p": 1.0})");
+      "typical_p": 1.0})");
   std::vector<std::string> names;
   for (const auto& [name, value] : neutral.items())
     if (!generation.is(name.c_str(), value)) names.push_back(name);

@@ -399,7 +399,8 @@ std::vector<std::string> TextTask::example_lines(std::size_t count) const {
 TextWriter::TextWriter(const TaskEntry& entry, Settings given)
     : TextTask(entry, std::move(given)),
       measured_windows_(evaluation_windows(config_.max_length, evaluation_.stride)),
-      generation_(settings_.read<Generation>("generation").options) {
+      generation_(settings_.read<Generation>("generation").options),
+      stop_(settings_.read<Generation>("generation").stop) {
   generation_.context = config_.max_length;
   if (config_.output_transform) throw SettingsError("model.output_transform needs objective=masked");
 }
@@ -500,24 +501,50 @@ std::vector<Prediction> TextWriter::generate(const std::string& prompt,
   GenerationOptions generation = generation_;
   generation.tokens = options.max_tokens.value_or(generation.tokens);
   options.apply_to(generation.sampling, generation.seed);
-  return write(prompt, options.samples, {}, generation);
+  return write(prompt, options.samples, {}, generation, options.stop.value_or(stop_));
+}
+
+/// Returns the length of a text before the first of `stop`; npos: it has none.
+static std::size_t stopped_at(std::string_view text, const std::vector<std::string>& stop) {
+  std::size_t first = std::string_view::npos;
+  for (const std::string& end : stop) first = std::min(first, text.find(end));
+  return first;
+}
+
+/// Returns a growing text without an end that may become one of `stop`.
+static std::string_view before_stop(std::string_view text, const std::vector<std::string>& stop) {
+  std::size_t certain = std::min(text.size(), stopped_at(text, stop));
+  for (const std::string& end : stop)
+    for (std::size_t length = std::min(end.size() - 1, text.size()); length > 0; --length)
+      if (text.ends_with(std::string_view(end).substr(0, length))) {
+        certain = std::min(certain, text.size() - length);
+        break;
+      }
+  return text.substr(0, certain);
 }
 
 std::vector<Prediction> TextWriter::write(const std::string& prompt, std::int64_t samples,
-                                          const PredictOptions& options,
-                                          const GenerationOptions& generation) {
+                                          const PredictOptions& options, GenerationOptions generation,
+                                          const std::vector<std::string>& stop) {
   const Tokens start = prompt_tokens(prompt);
+  check(std::ranges::none_of(stop, [](const std::string& end) { return end.empty(); }),
+        "generation.stop: an empty text ends nothing; leave it out");
+  if (!stop.empty())
+    generation.is_over = [&](std::span<const std::int32_t> tokens) {
+      return stopped_at(continuation(start, tokens), stop) != std::string::npos;
+    };
   std::vector<Prediction> texts;
   TokenWatch watch;
   if (options.pieces)
     watch = [&](std::size_t, std::span<const std::int32_t> tokens) {
-      options.pieces->grow(continuation(start, tokens));
+      options.pieces->grow(before_stop(continuation(start, tokens), stop));
     };
   std::vector<double> scores;
   for (const Tokens& tokens :
        heed::generate(model_as<LanguageModel>(), start, samples, generation, &scores, watch)) {
     const double score = scores[texts.size()];
     Prediction text{continuation(start, tokens), std::exp(score)};
+    text.text.resize(std::min(text.text.size(), stopped_at(text.text, stop)));
     text.alternatives = {{text.text, text.probability, score}};
     if (options.capture) {
       Tokens whole = start;

@@ -136,12 +136,15 @@ struct Generation {
   GenerationOptions options = {.sampling = {}, .tokens = 500};
   std::int64_t samples = 1;
   bool past_end = false;
+  std::vector<std::string> stop = {};
 };
 void for_each_setting(auto&& visit, Generation& generation) {
   visit_sampling(visit, generation.options.sampling, generation.options.seed);
   visit(generation.options.tokens, "tokens", 1, 1e6, "Most tokens to add to the prompt");
   visit(generation.samples, "samples", 1, 1e6, "Number of texts to generate");
   visit(generation.past_end, "past_end", "Write on past the tokens that end a text");
+  visit(generation.stop, "stop", "Texts that end a generated text, before which it is cut",
+        {.changes = Changes::in_use});
 }
 
 /// Returns windows of model.max_length tokens, as many per batch as training.batch_tokens allows.
@@ -229,7 +232,7 @@ class TextWriter : public TextTask, public GeneratesText {
   /// Throws an Error for a prompt that the model cannot read.
   std::vector<Prediction> write(const std::string& prompt, std::int64_t samples,
                                 const PredictOptions& options) {
-    return write(prompt, samples, options, generation_);
+    return write(prompt, samples, options, generation_, stop_);
   }
   std::vector<Prediction> generate(const std::string& prompt, const TextGenerationOptions& options) override;
 
@@ -240,7 +243,8 @@ class TextWriter : public TextTask, public GeneratesText {
 
  private:
   std::vector<Prediction> write(const std::string& prompt, std::int64_t samples,
-                                const PredictOptions& options, const GenerationOptions& generation);
+                                const PredictOptions& options, GenerationOptions generation,
+                                const std::vector<std::string>& stop);
   double share_by_rule(std::int64_t count);
   std::string continuation(const Tokens& prompt, std::span<const std::int32_t> tokens) const;
   Tokens prompt_tokens(const std::string& given) const;
@@ -248,6 +252,7 @@ class TextWriter : public TextTask, public GeneratesText {
 
   const TextLossOptions measured_windows_;
   GenerationOptions generation_;  // with its ends when the vocabulary is open
+  const std::vector<std::string> stop_;
 };
 
 /// Returns the task of a language_model run as a TextWriter. Throws an Error for another task.

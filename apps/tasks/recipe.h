@@ -110,6 +110,10 @@ void visit_sampling(auto&& visit, SamplingOptions& sampling, std::uint64_t& seed
   visit(sampling.top_k, "top_k", 0, 1 << 30, "Sampling: only the k most probable tokens; 0: all");
   visit(sampling.top_p, "top_p", 1e-9, 1,
         "Sampling: only the most probable tokens that together reach this probability; 1: all");
+  visit(sampling.min_p, "min_p", 0, 1,
+        "Sampling: only tokens with at least this share of the largest probability; 0: all");
+  visit(sampling.repetition_penalty, "repetition_penalty", 1e-3, 1e3,
+        "Sampling: above 1: tokens that the text already has become less likely; 1: none");
   visit(seed, "seed", 0, 0x1p63, "Sampling: seed");
 }
 

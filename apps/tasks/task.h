@@ -70,13 +70,20 @@ struct TextGenerationOptions {
   std::optional<double> temperature = {};
   std::optional<std::int64_t> top_k = {};
   std::optional<double> top_p = {};
+  std::optional<double> min_p = {};
+  std::optional<double> repetition_penalty = {};
   std::optional<std::uint64_t> seed = {};
+  /// Texts that end a generated text, before which it is cut.
+  std::optional<std::vector<std::string>> stop = {};
   std::int64_t samples = 1;  ///< number of texts, 1 to 1,024
 
-  bool draws() const { return samples > 1 || temperature || top_k || top_p || seed; }
+  bool draws() const {
+    return samples > 1 || temperature || top_k || top_p || min_p || repetition_penalty || seed;
+  }
   void apply_to(SamplingOptions& sampling, std::uint64_t& own_seed) const {
     sampling = {temperature.value_or(sampling.temperature), top_k.value_or(sampling.top_k),
-                top_p.value_or(sampling.top_p)};
+                top_p.value_or(sampling.top_p), min_p.value_or(sampling.min_p),
+                repetition_penalty.value_or(sampling.repetition_penalty)};
     own_seed = seed.value_or(own_seed);
   }
 };

@@ -319,6 +319,8 @@ std::vector<Prediction> TextToTextTask::predict(std::span<const std::string> lin
 
 std::vector<Prediction> TextToTextTask::generate(const std::string& prompt,
                                                  const TextGenerationOptions& options) {
+  check(!options.stop, "generate: stop is for language models; a ", entry().name,
+        " run writes a whole answer");
   Decoding decoding = decoding_;
   if (options.draws()) decoding.method = Decoding::Method::sample;
   options.apply_to(decoding.sampling, decoding.seed);

@@ -480,7 +480,8 @@ typedef int32_t (*heed_on_bytes)(void* context, const char* piece, size_t size);
 heed_status heed_run_stream_bytes(heed_run* run, const char* line, heed_on_bytes on_bytes, void* context,
                                   char** out);
 /// Writes texts that continue a prompt or, for a task that writes a text for a text, answer it.
-/// `settings`: "max_tokens", "temperature" (0: greedy), "top_k", "top_p", "samples" (1) and "seed";
+/// `settings`: "max_tokens", "temperature" (0: greedy), "top_k", "top_p", "min_p", "repetition_penalty",
+/// "samples" (1), "seed" and "stop", a list of texts before which a language model ends its own;
 /// the run's settings are the defaults. `out`: a JSON list of the texts, each as heed_run_predict()
 /// gives an answer; its score is its log-probability.
 heed_status heed_run_generate(heed_run* run, const char* prompt, const char* settings, char** out);

@@ -136,6 +136,10 @@ TextGenerationOptions generation_options(const Options& given) {
     options.temperature = where_given("temperature", given.take_number("temperature", 1, 0));
     options.top_k = integer("top_k", 0, 1'000'000'000);
     options.top_p = where_given("top_p", given.take_number("top_p", 1, 0, 1));
+    options.min_p = where_given("min_p", given.take_number("min_p", 0, 0, 1));
+    options.repetition_penalty =
+        where_given("repetition_penalty", given.take_number("repetition_penalty", 1, 1e-3, 1e3));
+    options.stop = where_given("stop", given.take_texts("stop", {}));
     options.seed = integer("seed", 0, std::int64_t{1} << 53);
     options.samples = given.take_integer("samples", 1, 1, 1024);
     given.check_all_taken("generate");

@@ -115,6 +115,8 @@ void add_sizes_of_uses(Uses& uses) {
         {"generation.samples", {huge, largest, "0"}},
         {"generation.top_k", {largest, "-1"}},
         {"generation.top_p", {"nan", "0", "2"}},
+        {"generation.min_p", {"nan", "-1", "2"}},
+        {"generation.repetition_penalty", {"nan", "0", "-1"}},
         {"generation.temperature", {"nan", "inf", "-1"}},
         {"generation.seed", {"-1", "18446744073709551616"}}}}};
   for (const auto& [task, settings] : refused)

@@ -214,6 +214,50 @@ TEST_CASE("generate: texts end by themselves, and the others go on as if alone")
   CHECK(ended[2].size() <= 3);
 }
 
+TEST_CASE("generate: a penalty for tokens that were read, and a text that is over") {
+  LanguageModel model(generating_config());
+  GenerationOptions options = generation(0, 9);
+  const Tokens plain = generate(model, prompt, 1, options).front();
+  for (const double penalty : {1.5, 1e3}) {
+    options.sampling.repetition_penalty = penalty;
+    Tokens text = prompt;
+    std::vector<double> scores;
+    double score = 0;
+    const Tokens found = generate(model, prompt, 1, options, &scores).front();
+    for (const std::int32_t next : found) {
+      const NoGrad no_grad;
+      Context context = Context::inference();
+      const Tensor hidden = model.hidden(pad_tokens({&text, 1}), context);
+      Doubles logits = select(select(model.logits(hidden), 0, 0), 0, -1).to_doubles();
+      double sum = 0;
+      for (const double logit : logits) sum += std::exp(logit);
+      score += logits[static_cast<std::size_t>(next)] - std::log(sum);
+      for (const std::int32_t token : std::set<std::int32_t>(text.begin(), text.end())) {
+        double& logit = logits[static_cast<std::size_t>(token)];
+        logit = logit > 0 ? logit / penalty : logit * penalty;
+      }
+      CHECK(next == std::ranges::max_element(logits) - logits.begin());
+      text.push_back(next);
+    }
+    CHECK(scores[0] == doctest::Approx(score).epsilon(1e-4));  // of the model, without the penalty
+  }
+  options.sampling.repetition_penalty = 1;
+  options.is_over = [](std::span<const std::int32_t> tokens) { return tokens.size() == 4; };
+  CHECK(generate(model, prompt, 1, options).front() == Tokens(plain.begin(), plain.begin() + 4));
+}
+
+TEST_CASE("sampling: min_p keeps tokens by their share of the largest probability") {
+  const Doubles logits = {std::log(0.5), std::log(0.26), std::log(0.24), -1e38};
+  CHECK(sampling_probabilities(logits, {.min_p = 0.5})[2] == 0);
+  CHECK(sampling_probabilities(logits, {.min_p = 0.5})[1] == doctest::Approx(0.26 / 0.76));
+  CHECK(sampling_probabilities(logits, {.min_p = 0.45})[2] == doctest::Approx(0.24));
+  CHECK(sampling_probabilities(logits, {.min_p = 1})[0] == 1);
+  CHECK(sampling_probabilities(logits, {.temperature = 0, .min_p = 1})[0] == 1);
+  for (const double wrong : {-0.1, 1.1}) CHECK_ERROR(check_sampling({.min_p = wrong}), "min_p");
+  for (const double wrong : {0.0, -1.0})
+    CHECK_ERROR(check_sampling({.repetition_penalty = wrong}), "repetition_penalty");
+}
+
 TEST_CASE("generate: beyond the context it goes on from the last half of what was read") {
   TransformerConfig config = generating_config();
   config.positions = "learned";  // these end at the context, 6

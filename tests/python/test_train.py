@@ -393,10 +393,20 @@ class Training(Folder):
         greedy = run.generate("good", max_tokens=5, temperature=0)
         self.assertEqual(greedy, run.generate("good", max_tokens=5, temperature=0, seed=9))
         self.assertTrue(0 < len(greedy[0].text) <= 40)
+        whole = run.generate("good", max_tokens=9, temperature=0)[0].text
+        self.assertEqual(run.generate("good", max_tokens=9, temperature=0, stop=whole[3:5])[0].text, whole[: whole.find(whole[3:5])])
+        self.assertEqual(run.generate("good", max_new_tokens=9, do_sample=False, stop=["\x07"])[0].text, whole)
+        stopped = heed.Run.open(run.folder, settings={"generation": {"stop": [whole[3:5]], "temperature": 0, "tokens": 9}})
+        self.assertEqual("".join(stopped.stream("good")), whole[: whole.find(whole[3:5])])
+        both = run.generate(["good", "bad"], num_return_sequences=2, seed=4, repetition_penalty=1.2, min_p=0.05)
+        self.assertEqual(both[2:], run.generate("bad", samples=2, seed=4, repetition_penalty=1.2, min_p=0.05))
         drawn = self.train("translate", WORDS, CODES).generate("one two", max_tokens=3, samples=2, seed=1)
         self.assertEqual(len(drawn), 2)
         self.assertGreaterEqual(drawn[0].probability, drawn[1].probability)
-        self.refuses((heed.SettingsError, "top_p", lambda: run.generate("good", top_p=1.5)),
+        self.refuses((TypeError, "same option", lambda: run.generate("good", max_tokens=1, max_new_tokens=1)),
+                     (heed.Error, "an empty text ends nothing", lambda: run.generate("good", stop="")),
+                     (heed.SettingsError, "min_p", lambda: run.generate("good", min_p=2)),
+                     (heed.SettingsError, "top_p", lambda: run.generate("good", top_p=1.5)),
                      (heed.SettingsError, "samples", lambda: run.generate("good", samples=0)),
                      (heed.Error, "generates no text", lambda: self.train("classify", TEXTS, LABELS).generate("good")))
 

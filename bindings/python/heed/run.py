@@ -318,6 +318,13 @@ def column_names(task: Dict[str, Any], named: Dict[str, Any]) -> Dict[str, str]:
     return {name: named.pop(name) for name in columns if name in named}
 
 
+def _one_of(name: str, value: Any, other: str, given: Any) -> Any:
+    """Returns an option that has two names."""
+    if value is not None and given is not None:
+        raise TypeError(f"{name} and {other} are the same option: give one")
+    return given if value is None else value
+
+
 class Model(Module):
     """The model of a run: its parameters, and its outputs for texts."""
 
@@ -532,21 +539,33 @@ class Run(_Handle):
             writer.join()
 
     def generate(
-        self, prompt: str, *, max_tokens: Optional[int] = None, temperature: Optional[float] = None,
-        top_k: Optional[int] = None, top_p: Optional[float] = None, samples: int = 1,
-        seed: Optional[int] = None,
+        self, prompt: Union[str, Sequence[str]], *, max_tokens: Optional[int] = None,
+        temperature: Optional[float] = None, top_k: Optional[int] = None, top_p: Optional[float] = None,
+        min_p: Optional[float] = None, repetition_penalty: Optional[float] = None,
+        stop: Union[None, str, Sequence[str]] = None, samples: int = 1, seed: Optional[int] = None,
+        max_new_tokens: Optional[int] = None, do_sample: Optional[bool] = None,
+        num_return_sequences: Optional[int] = None,
     ) -> Predictions:
-        """Returns ``samples`` texts that continue a prompt or, for tasks such as translate, answer it.
+        """Returns ``samples`` texts that continue a prompt or, for tasks such as translate, answer it; of a list of
+        prompts those of the first, then those of the next.
 
-        >>> print(run.generate("Once upon", max_tokens=50, temperature=0.8)[0])
+        >>> print(run.generate("Once upon", max_tokens=50, temperature=0.8, stop=["\\n\\n"])[0])
 
-        ``temperature`` divides the logits; 0 always picks the likeliest token. ``top_k`` and ``top_p`` keep only the
-        likeliest tokens. Omitted options are taken from the run. Equal seeds give equal texts.
+        ``temperature`` divides the logits; 0 always picks the likeliest token. ``top_k``, ``top_p`` and ``min_p`` (a
+        share of the largest probability) keep only the likeliest tokens. ``repetition_penalty`` above 1 avoids tokens
+        that the text already has. A text of a language model ends before the first text of ``stop``. Omitted options are
+        taken from the run. Equal seeds give equal texts. ``max_new_tokens``, ``do_sample`` (False: temperature 0) and
+        ``num_return_sequences`` are other libraries' names.
         """
-        line = lib.encoded(prompt, "prompt")
-        given = lib.settings_json(dict(max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p,
-                                       samples=samples, seed=seed))
-        return Predictions([_prediction(answer) for answer in self._called("generate", line, given)], [])
+        if max_new_tokens is not None or num_return_sequences is not None or do_sample is not None:
+            max_tokens = _one_of("max_tokens", max_tokens, "max_new_tokens", max_new_tokens)
+            samples = _one_of("samples", None if samples == 1 else samples, "num_return_sequences", num_return_sequences) or 1
+            temperature = temperature if do_sample is not False else _one_of("temperature", temperature, "do_sample=False", 0)
+        given = lib.settings_json(dict(
+            max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
+            repetition_penalty=repetition_penalty, stop=[stop] if isinstance(stop, str) else stop, samples=samples, seed=seed))
+        prompts = [lib.encoded(prompt, "prompt")] if isinstance(prompt, str) else texts_in(prompt, "prompt")
+        return Predictions([_prediction(answer) for line in prompts for answer in self._called("generate", line, given)], [])
 
     def attention(self, text: str) -> "AttentionWeights":
         """Returns the attention weights of each layer for a text, with the tokens.
