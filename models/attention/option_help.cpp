@@ -128,6 +128,8 @@ constexpr OptionHelp table[] = {
     {"log_linear", "levels", "Levels with weights of their own; the last holds for all higher ones"},
     {"path", "rank", "Rank of the map to the directions that tokens reflect at"},
     {"path", "convolution", "Taps of the short causal convolution of the directions"},
+    {"mamba3", "angles", "Pairs of elements of the state that turn; defaults to a quarter of the state"},
+    {"mamba3", "rank", "Rows that a token writes and reads at once (MIMO)"},
     {"mesa_net", "iterations", "Steps of conjugate gradients that solve for the query"},
     {"multi_head_latent", "kv_rank",
      "Width of the latent vector for keys and values; 0: four times the head width"},

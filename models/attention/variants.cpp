@@ -62,6 +62,7 @@
   variant(log_linear)                    \
   variant(path)                          \
   variant(mesa_net)                      \
+  variant(mamba3)                        \
   variant(mixed_heads)
 // clang-format on
 

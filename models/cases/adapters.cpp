@@ -245,6 +245,11 @@ std::span<const Adapter> adapters() {
        .parameters = "Wz=gate.weight bz=gate.bias Wx=value.weight bx=value.bias WB=key.weight bB=key.bias "
                      "WC=query.weight bC=query.bias Wdt=step.weight bdt=first_step D=skip "
                      "bconv=convolution.bias Wl=level.weight bl=level.bias M=level_scale"},
+      {.variant = "mamba3",
+       .parameters = "Wz=gate.weight bz=gate.bias Wx=value.weight bx=value.bias WB=key.weight bB=key.bias "
+                     "WC=query.weight bC=query.bias Wdt=step.weight bdt=first_step WA=decay.weight "
+                     "Wl=share.weight Wt=turn.weight cB=first_key cC=first_query gain_B=key_norm "
+                     "gain_C=query_norm D=skip Mx=value_scale Mz=gate_scale My=output_scale"},
       {.variant = "path",
        .parameters = "W1=direction_in.weight W2=direction_out.weight Wb=strength.weight bb=strength.bias"},
       {.variant = "mesa_net",

@@ -148,6 +148,8 @@ const std::vector<OptionCase>& option_cases() {
        {{"reflect", true}, {"value_width", std::int64_t{2}}, {"gate_rank", std::int64_t{3}}}},
       {"comba", {{"correction", 1.0}, {"value_width", std::int64_t{2}}}},
       {"log_linear", {{"expand", std::int64_t{1}}, {"state", std::int64_t{3}}, {"levels", std::int64_t{2}}}},
+      {"mamba3", {{"expand", std::int64_t{1}}, {"state", std::int64_t{5}}, {"rank", std::int64_t{2}}}},
+      {"mamba3", {{"state", std::int64_t{3}}, {"angles", std::int64_t{0}}}},
       {"path", {{"rank", std::int64_t{3}}, {"convolution", std::int64_t{1}}}},
       {"mesa_net", {{"iterations", std::int64_t{8}}, {"convolution", std::int64_t{1}}}},
       {"rwkv6", {{"mix_rank", std::int64_t{2}}, {"rank", std::int64_t{3}}}},

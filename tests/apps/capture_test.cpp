@@ -90,7 +90,7 @@ TEST_CASE("capture: the output follows from the weights that a layer shows") {
   // attention normalises what its weights give, and latent attention makes its values of another map.
   const std::string unweighted =
       " fastformer retnet fnet mixed_heads gated_linear_attention attention_free_transformer gated_deltanet"
-      " delta_product mesa_net log_linear gated_deltanet2 comba mlstm gated_slot hgrn2 rwkv6 mamba2 "
+      " delta_product mesa_net log_linear gated_deltanet2 comba mlstm gated_slot hgrn2 rwkv6 mamba2 mamba3 "
       "kimi_delta rwkv7 "
       "native_sparse differential "
       "multi_head_latent ";

@@ -147,6 +147,41 @@ def log_linear(config, p, x, y, real, keys_real):
     return linear(p, rms_norm(merge(out) * silu(linear(p, x, "z")), p["gain"]), "o")
 
 
+def mamba3(config, p, x, y, real, keys_real):
+    """2603.15569, section 3: the state as it is written there, with complex numbers' rotations as matrices."""
+    heads, n, m, rank, length = config["H"], config["state"], config["angles"], config["rank"], len(x)
+    value = np.where(real[:, None], linear(p, x, "x"), 0).reshape(length, heads, 1, -1) * p.get("Mx", 1)
+    dt = np.where(real[:, None], softplus(x @ p["Wdt"] + p["bdt"]), 0)
+    a, lam = -softplus(x @ p["WA"]), sigmoid(x @ p["Wl"])
+    b, c = (rms_norm(linear(p, x, s).reshape(length, 1, rank, n), p["gain_" + s]) + p["c" + s] for s in "BC")
+    turn = dt[:, :, None] * np.pi * np.tanh(x @ p["Wt"])[:, None] if m else np.zeros((length, heads, 0))
+
+    def scan(value, dt, a, lam, b, c, turn):
+        out = np.zeros(value.shape, complex)
+        for h in range(heads):
+            state, seen = np.zeros((n, value.shape[3]), complex), np.zeros((n, value.shape[3]), complex)
+            rotation = np.eye(n)
+            for t in range(length):
+                one = np.eye(n, dtype=complex)
+                for i in range(m):
+                    cos, sin, j = np.cos(turn[t, h, i]), np.sin(turn[t, h, i]), i + n // 2
+                    one[i, i], one[i, j], one[j, i], one[j, j] = cos, -sin, sin, cos
+                rotation = one @ rotation
+                now = (b[t, h] @ rotation.T).T @ value[t, h]
+                fade = np.exp(dt[t, h] * a[t, h])
+                state = fade * state + (1 - lam[t, h]) * dt[t, h] * fade * seen + lam[t, h] * dt[t, h] * now
+                out[t, h] = c[t, h] @ rotation.T @ state
+                seen = now
+        return out
+
+    out = both_ways(config, scan, value, dt, a, lam, b, c, turn)
+    if not config["causal"]:
+        out = out - (lam * dt)[:, :, None, None] * (c @ b.transpose(0, 1, 3, 2)) @ value
+    out = out + p["D"][:, None, None] * value
+    z = linear(p, x, "z").reshape(length, heads, 1, -1) * p.get("Mz", 1)
+    return linear(p, (out * silu(z) * p.get("My", 1)).sum(2).reshape(length, -1), "o")
+
+
 def path(config, p, x, y, real, keys_real):
     """2505.16381, section 3: the product of the reflections between a key and a query, for every pair."""
     heads, length = config["H"], len(x)
@@ -316,6 +351,13 @@ def shapes_of(config, d):
         shapes |= projections(inner, bias, ("o", d)) | {"Wdt": (d, heads), "bdt": (heads,), "A": (heads,), "D": (heads,)}
         return shapes | {"conv": (config["convolution"], inner + 2 * states), "bconv": (inner + 2 * states,),
                          "gain": (inner,), "M": (heads, config["levels"])}
+    if kind == "mamba3":
+        inner, n, m, rank = d * config["expand"], config["state"], config["angles"], config["rank"]
+        shapes = projections(d, bias, ("z", inner), ("x", inner), ("B", rank * n), ("C", rank * n))
+        shapes |= projections(inner, bias, ("o", d)) | {"W" + s: (d, heads) for s in ("dt", "A", "l")}
+        shapes |= {"cB": (heads, rank, n), "cC": (heads, rank, n), "gain_B": (n,), "gain_C": (n,), "bdt": (heads,), "D": (heads,)}
+        shapes |= {"Wt": (d, m)} if m else {}
+        return shapes | ({"M" + s: (heads, rank, inner // heads) for s in "xzy"} if rank > 1 else {})
     if kind == "path":
         shapes = projections(d, bias, ("q", d), ("k", d), ("v", d), ("o", d))
         return shapes | {"W1": (d, config["rank"]), "W2": (config["rank"], d), "Wb": (d, heads), "bb": (heads,),
@@ -342,11 +384,12 @@ def shapes_of(config, d):
 
 
 FUNCTIONS = {"delta_product": delta_product, "gated_deltanet2": gated_deltanet2, "comba": comba, "hgrn2": hgrn2, "rwkv6": rwkv6, "gated_slot": gated_slot, "based": based,
-             "mlstm": mlstm, "log_linear": log_linear, "path": path, "mesa_net": mesa_net}
+             "mlstm": mlstm, "log_linear": log_linear, "path": path, "mesa_net": mesa_net, "mamba3": mamba3}
 
 PRODUCT = {"rules": 2, "reflect": True, "gated": True, "value_width": 1, "convolution": 4}
 TWO_RATES = {"reflect": False, "value_width": 1, "convolution": 4, "gate_rank": 3}
 LEVELS = {"expand": 2, "state": 3, "convolution": 4, "levels": 8}
+TURNS = {"expand": 2, "state": 6, "angles": 2, "rank": 1}
 CONTROL = {"value_width": 1, "convolution": 4}
 CASES = [
     ("gated_deltanet2__causal", {"causal": True, **TWO_RATES}, 37, 2),
@@ -373,6 +416,10 @@ CASES = [
     ("log_linear__causal_pad", {"causal": True, "pad": True, **LEVELS, "expand": 1, "levels": 2, "bias": False}, 13, 4),
     ("log_linear__both_ways_pad", {"pad": True, **LEVELS, "state": 2}, 9, 2),
     ("log_linear__long_causal_hole", {"pad": True, "hole": True, "causal": True, **LEVELS, "expand": 1}, 70, 2),
+    ("mamba3__causal", {"causal": True, **TURNS}, 37, 2),
+    ("mamba3__causal_pad", {"causal": True, "pad": True, **TURNS, "expand": 1, "angles": 0, "bias": False}, 11, 4),
+    ("mamba3__rank_causal_hole", {"pad": True, "hole": True, "causal": True, **TURNS, "rank": 3}, 13, 2),
+    ("mamba3__both_ways_pad", {"pad": True, **TURNS, "state": 5, "rank": 2}, 9, 2),
     ("path__causal", {"causal": True, "rank": 3, "convolution": 3}, 19, 2),
     ("path__causal_pad", {"causal": True, "pad": True, "rank": 2, "convolution": 2, "bias": False}, 11, 4),
     ("path__both_ways_pad", {"pad": True, "rank": 4, "convolution": 3}, 9, 2),
