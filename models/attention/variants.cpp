@@ -63,6 +63,7 @@
   variant(path)                          \
   variant(mesa_net)                      \
   variant(mamba3)                        \
+  variant(deepseek_sparse)               \
   variant(mixed_heads)
 // clang-format on
 

@@ -291,6 +291,10 @@ std::span<const Adapter> adapters() {
                      "Wv1=short_value.in.weight bv1=short_value.in.bias Wv2=short_value.out.weight "
                      "bv2=short_value.out.bias"},
       {.variant = "moba"},
+      {.variant = "deepseek_sparse",
+       .parameters = "Wa=indexer.query.weight ba=indexer.query.bias Wb=indexer.key.weight "
+                     "bb=indexer.key.bias Ww=indexer.weight.weight gain_b=indexer.norm.weight "
+                     "shift_b=indexer.norm.bias"},
   };
   return list;
 }
@@ -329,8 +333,9 @@ std::vector<ParameterName> parameter_names(const ReferenceCase& reference, const
     std::string_view ours = find_name(adapter.parameters, plain);
     if (ours.empty()) ours = find_name(shared_parameters, plain);
     if (ours.empty()) ours = plain;
-    names.push_back({parameter, concat_text(several_layers && !has_layer ? "layer0." : layer, ours),
-                     ours.ends_with(".weight") && ours != "convolution.weight"});
+    names.push_back(
+        {parameter, concat_text(several_layers && !has_layer ? "layer0." : layer, ours),
+         ours.ends_with(".weight") && ours != "convolution.weight" && ours != "indexer.norm.weight"});
   }
   return names;
 }
@@ -338,6 +343,7 @@ std::vector<ParameterName> parameter_names(const ReferenceCase& reference, const
 CaseOutputs run_once(Attention& attention, const CaseInputs& inputs, Context& context) {
   CaseOutputs result;
   result.outputs["O"] = attention(inputs.attention, context);
+  for (const AuxiliaryLoss& loss : context.losses) result.losses[loss.name] = loss.value * loss.weight;
   return result;
 }
 

@@ -78,6 +78,7 @@ Options small_options(const std::string& variant) {
       {"reformer", options_of({{"chunk", 2}})},
       {"linformer", options_of({{"k", 3}})},
       {"nystromformer", options_of({{"landmarks", 3}})},
+      {"deepseek_sparse", options_of({{"tokens", 2}})},
       {"moba", options_of({{"block", 2}, {"blocks", 2}})}};
   const auto found = rows.find(variant);
   return found == rows.end() ? Options() : found->second;

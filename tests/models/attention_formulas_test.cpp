@@ -208,6 +208,7 @@ TEST_CASE("mechanisms keep their word with settings other than the defaults") {
       {"delta_product", options_of({{"rules", 3}, {"value_width", 2}, {"convolution", 1}})},
       {"mamba2", options_of({{"expand", 1}, {"state", 3}, {"convolution", 2}})},
       {"mamba3", options_of({{"expand", 1}, {"state", 5}, {"rank", 2}})},
+      {"deepseek_sparse", options_of({{"tokens", 3}, {"index_heads", 2}, {"index_width", 6}})},
       {"multi_head_latent", options_of({{"kv_rank", 3}, {"query_rank", 5}, {"rotary_width", 4}})},
       {"kimi_delta", options_of({{"value_width", 2}, {"convolution", 1}, {"gate_rank", 3}})},
       {"kimi_delta", options_of({{"scale", true}})},

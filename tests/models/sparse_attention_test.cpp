@@ -239,3 +239,30 @@ TEST_CASE("prefix pooling: gradients") {
                 {normal_numbers(21, {1, 70}, 9), normal_numbers(21, {1, 70, 2}, 10)});
   CHECK(result.passed);
 }
+
+TEST_CASE("DeepSeek sparse attention: the indexer alone learns from its loss, and then finds what matters") {
+  const auto layer = make({"deepseek_sparse", options_of({{"tokens", 3}})}, true);
+  const Tensor x = parameter(normal_numbers(23, {2, 20, 8}, 1) * 3);
+  const auto loss_of = [&] {
+    Context context;
+    (*layer)({x}, context);
+    REQUIRE(context.losses.size() == 1);
+    return context.losses[0].value;
+  };
+  const double first = loss_of().item();
+  for (int step = 0; step < 100; ++step) {
+    for (const NamedTensor& entry : layer->parameters()) zero_gradient(*entry.tensor);
+    backward(loss_of());
+    CHECK_FALSE(gradient(x).defined());
+    for (const NamedTensor& entry : layer->parameters()) {
+      const Tensor found = gradient(*entry.tensor);
+      CHECK(found.defined() == entry.name.starts_with("indexer."));
+      if (found.defined()) *entry.tensor = parameter(entry.tensor->detach() - found * 0.3);
+    }
+  }
+  CHECK(loss_of().item() < 0.7 * first);
+  const NoGrad no_grad;
+  Context context;
+  (*layer)({x}, context);
+  CHECK(context.losses.empty());
+}

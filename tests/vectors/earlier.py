@@ -1,4 +1,4 @@
-"""The mechanisms of make.py from the papers up to 2021, dense and slow. Those that choose (buckets, clusters, blocks) work
+"""The mechanisms of make.py from the papers up to 2021, and DeepSeek's sparse attention, dense and slow. Those that choose (buckets, clusters, blocks) work
 on a whole batch and return a dictionary: "O", losses "aux.*" and choices "disc.*". What is drawn and not learned (rotations,
 centroids, random blocks, features) is among the parameters; make.py draws it as inputs of the case.
 """
@@ -291,7 +291,33 @@ def clusterformer(config, p, x, real):
 
 FUNCTIONS = {"synthesizer": synthesizer, "hardcoded": hardcoded, "fastformer": fastformer, "linformer": linformer,
              "performer": performer, "longformer": longformer}
-FUNCTIONS_OF_BATCHES = {"sparse": sparse, "bigbird": bigbird, "reformer": reformer, "routing": routing,
+def deepseek_sparse(config, p, x, real):
+    """2512.02556, equations 1, 2 and 4. What the indexer reads, and learns from, is constant: without imaginary part."""
+    heads, index_heads, most = config["H"], config["index_heads"], config["tokens"]
+    out, loss = np.zeros(x.shape, complex), 0
+    for b in range(len(x)):
+        q, k, v = heads_of(config, p, x[b], x[b], x[b])
+        allowed = allowed_of(config, real[b], real[b])
+        seen = x[b].real
+        asked = split(linear(p, seen, "a"), index_heads)
+        keys = linear(p, seen, "b")
+        keys = keys - keys.mean(-1, keepdims=True)
+        keys = keys / np.sqrt((keys * keys).mean(-1, keepdims=True) + 1e-5) * p["gain_b"] + p["shift_b"]
+        scale = np.sqrt(index_heads * keys.shape[1])
+        scores = np.einsum("nj,jnm->nm", seen @ p["Ww"], relu(asked @ keys.T)) / scale
+        for i in np.flatnonzero(real[b]):
+            candidates = np.flatnonzero(allowed[i])
+            lead_of(scores[i, candidates], most)
+            chosen = candidates[np.argsort(-scores[i, candidates].real)[:most]]
+            weights = softmax(np.einsum("hd,hcd->hc", q[:, i], k[:, chosen]) / np.sqrt(q.shape[2]), True)
+            out[b, i] = np.einsum("hc,hcd->hd", weights, v[:, chosen]).reshape(-1)
+            target, index = weights.real.mean(0), np.exp(scores[i, chosen])
+            loss = loss + (target * np.log(target / (index / index.sum()))).sum()
+        out[b] = linear(p, out[b], "o")
+    return {"O": out, "aux.indexer": config["beta"] * loss / real.sum()}
+
+
+FUNCTIONS_OF_BATCHES = {"deepseek_sparse": deepseek_sparse, "sparse": sparse, "bigbird": bigbird, "reformer": reformer, "routing": routing,
                         "clusterformer": clusterformer}
 
 
@@ -315,6 +341,10 @@ def shapes_of(config, d):
         return usual(config, d) | projections(d, bias, ("qg", d), ("kg", d), ("vg", d))
     if kind in ("reformer", "routing"):
         return projections(d, bias, ("qk", d), ("v", d), ("o", d))
+    if kind == "deepseek_sparse":
+        width, index_heads = config["index_width"], config["index_heads"]
+        shapes = usual(config, d) | projections(d, bias, ("a", index_heads * width), ("b", width))
+        return shapes | {"Ww": (d, index_heads), "gain_b": (width,), "shift_b": (width,)}
     if kind == "clusterformer":
         return usual(config, d) | {"Wc": (d, d), "C0": (config["K"], d)}
     return usual(config, d)

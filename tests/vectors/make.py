@@ -667,6 +667,7 @@ CLUSTERS = {"K": 3, "cosine": True, "phi_scale": 0.5, "lambda1": 1.0, "lambda2":
 GAUSSIAN = {"variant": "hardcoded"}
 LATENT = {"kv_rank": 5, "query_rank": 0, "rotary_width": 2}
 HOLE = {"pad": True, "hole": True}
+INDEX = {"index_heads": 3, "index_width": 4, "beta": 1}
 CASES = [
     ("mha__sink_zero_pad", {"sink": "zero", "pad": True}, 9, 2),
     ("mha__sink_learned_causal", {"sink": "learned", "causal": True, "kv_heads": 2}, 7, 4),
@@ -705,6 +706,10 @@ CASES = [
     ("rwkv7__causal", {"causal": True, **GOOSE}, 37, 2),
     ("rwkv7__causal_pad", {"causal": True, "pad": True, **GOOSE, "bias": False}, 11, 4),
     ("rwkv7__both_ways_pad", {"pad": True, **GOOSE}, 9, 2),
+    ("deepseek_sparse__causal", {"causal": True, "tokens": 4, **INDEX}, 11, 2),
+    ("deepseek_sparse__causal_pad", {"causal": True, "pad": True, "tokens": 3, **INDEX, "beta": 0.5, "bias": False}, 9, 4),
+    ("deepseek_sparse__pad", {"pad": True, "tokens": 5, **INDEX}, 8, 2),
+    ("deepseek_sparse__dense_causal_hole", {"causal": True, "pad": True, "hole": True, "tokens": 13, **INDEX}, 13, 2),
     ("moba__causal", {"causal": True, "block": 3, "blocks": 2}, 17, 4),
     ("moba__causal_pad", {"causal": True, "pad": True, "block": 4, "blocks": 3}, 22, 2),
     ("moba__pad", {"pad": True, "block": 2, "blocks": 3}, 13, 2),
