@@ -18,7 +18,7 @@ set(CPACK_INSTALL_CMAKE_PROJECTS "${PROJECT_BINARY_DIR};heed;Unspecified;/;${PRO
 set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/package_files.cmake)
 set(CPACK_PACKAGE_VENDOR "the maintainers of heed")
 set(CPACK_PACKAGE_CONTACT "${CPACK_PACKAGE_VENDOR} <heed@localhost>")
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Transformers with 48 attention mechanisms, trained on CPU or GPU")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Transformers with 50 attention mechanisms, trained on CPU or GPU")
 set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "The programs heed-translate, heed-classify and their kin train a model on a
 file of texts, measure it and answer with it; heed looks at devices,
 gradients and runs. The library for C++ and C and its headers come with them.")

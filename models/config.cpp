@@ -53,6 +53,9 @@ void for_each_setting(auto&& visit, TransformerConfig& c) {
   visit(c.first_norm, "first_norm", "Normalise the input of the first layer's attention, too, with norm=pre");
   visit(c.norm_kind, "norm_kind", {"layer", "rms"},
         "layer: layer normalisation; rms: only by the root mean square");
+  visit(c.canon, "canon", 0, 64,
+        "Canon layers: how many of the last tokens a learned sum adds up before each self-attention and "
+        "feed-forward layer; 0: none");
   visit(c.positions, "positions",
         {"sinusoidal", "learned", "none", "sinusoidal_halves", "rotary", "alibi", "relative"},
         "Position encoding; sinusoidal_halves: all sines before all cosines; rotary: rotates queries and "

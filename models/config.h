@@ -64,6 +64,10 @@ struct TransformerConfig {
   std::string norm = "post";
   bool first_norm = true;           ///< "pre", "sandwich": the input of the first attention is normalised
   std::string norm_kind = "layer";  ///< "layer" or "rms" (arXiv 1910.07467)
+  /// Canon layers ("Physics of language models: part 4.1", Allen-Zhu 2025, arXiv 2512.17351; positions A
+  /// and C): the input h of each self-attention and feed-forward layer becomes h_t + sum over s < canon of
+  /// w_s * h_{t-s}, with a vector w_s [d] for each s. The paper takes 4. 0: none. Encoders look back, too.
+  std::int64_t canon = 0;
   /// "sinusoidal", "sinusoidal_halves", "learned" or "none"; or, within attention, "rotary",
   /// "alibi" or "relative" (positions.h).
   std::string positions = "sinusoidal";

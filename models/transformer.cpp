@@ -6,6 +6,7 @@
 #include "heed/autograd/graph.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
+#include "heed/models/attention/shared/token_sums.h"
 #include "heed/models/positions.h"
 
 namespace heed {
@@ -16,6 +17,12 @@ std::shared_ptr<Attention> LayerAttentions::make(std::int64_t layer, Initialiser
   const Capabilities can = attention_capabilities(choice.name, choice.options);
   check(!cross_ || !can.cross || can.cross_by_step, "attention '", choice.name,
         "' cannot serve as a decoder's cross-attention: ", can.reason);
+  const auto residual = choice.options.values().find("value_residual");
+  check(config_.share_layers == "none" || residual == choice.options.values().end() ||
+            residual->second == Options::Value(false),
+        "share_layers=", config_.share_layers,
+        " leaves no layer whose values differ from those of the first "
+        "('value_residual')");
   std::shared_ptr<Attention>& first = first_[choice.name];
   if (first && config_.share_layers == "attention") return first;
   AttentionConfig attention;
@@ -77,6 +84,8 @@ void DecoderState::reorder(std::span<const std::int32_t> rows, std::span<const s
   for (DecoderLayerCache& layer : layers) {
     layer.self.reorder(order, memory_order);
     layer.cross.reorder(order, memory_order);
+    for (Tensor* held : {&layer.canon_attention, &layer.canon_feed_forward})
+      if (held->defined()) *held = order.of(std::move(*held));
   }
   if (memory.defined()) memory = memory_order.of(std::move(memory));
   if (memory_mask.defined()) memory_mask = memory_order.of(std::move(memory_mask));
@@ -101,20 +110,37 @@ TransformerLayer::TransformerLayer(const TransformerConfig& config, std::int64_t
   }
   add_module("feed_forward", feed_forward_);
   add_module("feed_forward_norm", feed_forward_norm_);
+  if (config.canon == 0) return;
+  for (auto& [canon, place] :
+       {std::pair(&canon_attention_, "canon_attention"), {&canon_feed_forward_, "canon_feed_forward"}}) {
+    *canon = std::make_shared<ShortConvolution>(config.canon, config.width, false, initialiser);
+    add_module(place, **canon);
+  }
+}
+
+/// x after a Canon layer (null: none); `before` is that of a step, null: the sequence is whole.
+static Tensor with_canon(const std::shared_ptr<ShortConvolution>& canon, const Tensor& x, const Tensor& mask,
+                         Tensor* before) {
+  return canon ? x + (*canon)(without_padding(x, mask), before) : x;
 }
 
 template <class Self, class Cross>
-ResidualStream TransformerLayer::run(const ResidualStream& x, Context& context, Self&& self, Cross&& cross) {
-  ResidualStream attended = self_attention_norm_.around(x, context, self);
+ResidualStream TransformerLayer::run(const ResidualStream& x, const Tensor& mask, DecoderLayerCache* cache,
+                                     Context& context, Self&& self, Cross&& cross) {
+  ResidualStream attended = self_attention_norm_.around(x, context, [&](const Tensor& input) {
+    return self(with_canon(canon_attention_, input, mask, cache ? &cache->canon_attention : nullptr));
+  });
   if (cross_attention_) attended = cross_attention_norm_->around(attended, context, cross);
-  return feed_forward_norm_.around(attended, context,
-                                   [&](const Tensor& input) { return feed_forward_(input, context); });
+  return feed_forward_norm_.around(attended, context, [&](const Tensor& input) {
+    return feed_forward_(
+        with_canon(canon_feed_forward_, input, mask, cache ? &cache->canon_feed_forward : nullptr), context);
+  });
 }
 
 ResidualStream TransformerLayer::operator()(const ResidualStream& x, const Tensor& mask, const Tensor& memory,
                                             const Tensor& memory_mask, Context& context) {
   return run(
-      x, context,
+      x, mask, nullptr, context,
       [&](const Tensor& input) {
         return (*self_attention_)({input, mask}, context);
       },
@@ -136,7 +162,7 @@ Tensor TransformerLayer::attend_to_self(const Tensor& x, AttentionCache& cache, 
 ResidualStream TransformerLayer::step(const ResidualStream& x, DecoderLayerCache& cache,
                                       const DecoderState& state, Context& context) {
   return run(
-      x, context, [&](const Tensor& input) { return attend_to_self(input, cache.self, context); },
+      x, {}, &cache, context, [&](const Tensor& input) { return attend_to_self(input, cache.self, context); },
       [&](const Tensor& input) {
         return cross_attention_->step({input, {}, state.memory, state.memory_mask}, cache.cross, context);
       });

@@ -17,6 +17,8 @@
 
 namespace heed {
 
+class ShortConvolution;  // attention/shared/token_sums.h
+
 /// Builds the attentions of a stack from the configuration, layer by layer. It keeps attentions
 /// that later layers share.
 class LayerAttentions {
@@ -102,6 +104,7 @@ Tensor recomputed_layer(const LayerFunction& layer, const Tensor& x, const Tenso
 /// The state of one decoder layer between decoding steps.
 struct DecoderLayerCache {
   AttentionCache self, cross;
+  Tensor canon_attention, canon_feed_forward;  ///< the last inputs of Canon layers [R, canon - 1, d]
 };
 
 /// The state of a decoder between decoding steps: R rows, one per hypothesis, and S rows of memory,
@@ -124,7 +127,7 @@ struct DecoderState {
 /// A layer of an encoder or decoder: self-attention ("attention" in an encoder, "self_attention" in
 /// a decoder, where it is causal), "cross_attention" where there is a memory and the configuration
 /// does not omit it, and "feed_forward". Each is within a residual connection, such as
-/// "feed_forward_norm".
+/// "feed_forward_norm". "canon_attention" and "canon_feed_forward" are before the first and the last.
 class TransformerLayer : public Module {
  public:
   /// `cross` is null without a memory.
@@ -138,7 +141,8 @@ class TransformerLayer : public Module {
 
  private:
   template <class Self, class Cross>
-  ResidualStream run(const ResidualStream& x, Context& context, Self&& self, Cross&& cross);
+  ResidualStream run(const ResidualStream& x, const Tensor& mask, DecoderLayerCache* cache, Context& context,
+                     Self&& self, Cross&& cross);
 
   Tensor attend_to_self(const Tensor& x, AttentionCache& cache, Context& context);
 
@@ -149,6 +153,7 @@ class TransformerLayer : public Module {
   std::unique_ptr<Residual> cross_attention_norm_;
   FeedForward feed_forward_;
   Residual feed_forward_norm_;
+  std::shared_ptr<ShortConvolution> canon_attention_, canon_feed_forward_;  // null: none
 };
 
 /// A stack of layers (Vaswani et al. 2017, section 3.1), with a final norm unless norms come after.

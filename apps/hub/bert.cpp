@@ -331,7 +331,7 @@ ExportPlan export_bert(RunContent run) {
              has_vectors = run.task == "embed_text";
   const Json& model = run.settings.at("model");
   Json allowed = Json::parse(R"({"head_width": [0], "share_layers": ["none"], "output_transform": [true],
-      "local_width": [0], "sparse_features": [0], "output_cap": [0.0], "pooling": ["mean", "first", "max", "last", "weighted"]})");
+      "local_width": [0], "sparse_features": [0], "output_cap": [0.0], "canon": [0], "pooling": ["mean", "first", "max", "last", "weighted"]})");
   if (has_classes) allowed.update({{"pooling", Json::array({"first"})}, {"pooler", Json::array({"tanh"})}});
   allowed["activation"] = classic_activations;
   allowed[has_head ? "decoder_attention" : "encoder_attention"] = Json::array({"dot_product"});

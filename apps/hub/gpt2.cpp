@@ -28,8 +28,8 @@ const MemberTable gpt2_table{
         "n_ctx reorder_and_upcast_attn summary_type summary_use_proj summary_activation "
         "summary_proj_to_labels summary_first_dropout task_specific_params"};
 
-const Json gpt2_settings =
-    Json::parse(R"({"norm": "pre", "norm_kind": "layer", "positions": "learned", "output_cap": 0.0})");
+const Json gpt2_settings = Json::parse(
+    R"({"norm": "pre", "norm_kind": "layer", "positions": "learned", "output_cap": 0.0, "canon": 0})");
 
 /// Returns the weight names of GPT-2. In models published with the head, they begin with
 /// "transformer.", except for the head itself.

@@ -345,11 +345,8 @@ ExportPlan export_llama(RunContent run) {
       "in "
       "none unless qk_norm is set; model.decoder_attention is ",
       dumped(model.at("decoder_attention")));
-  Json fixed = {{"norm_kind", "rms"},
-                {"output_bias", false},
-                {"share_layers", "none"},
-                {"token_types", 0},
-                {"embedding_norm", false}};
+  Json fixed = {{"norm_kind", "rms"}, {"output_bias", false}, {"share_layers", "none"},
+                {"token_types", 0},   {"canon", 0},           {"embedding_norm", false}};
   if (kind.type != "llama") fixed["feed_forward_bias"] = false;
   if (kind.type == "mistral" || kind.type == "phi3") fixed["attention_bias"] = false;
   fixed.update(kind.is_gemma() ? Json{{"scale_embeddings", true}} : Json{{"output_cap", 0.0}});

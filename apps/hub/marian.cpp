@@ -41,8 +41,8 @@ const MemberTable marian_table{
         "encoder_layerdrop decoder_layerdrop init_std forced_eos_token_id add_bias_logits classif_dropout "
         "classifier_dropout extra_pos_embeddings num_hidden_layers"};
 
-const Json marian_settings =
-    Json::parse(R"({"norm": "post", "tie_embeddings": "all", "epsilon": 1e-5, "output_cap": 0.0})");
+const Json marian_settings = Json::parse(
+    R"({"norm": "post", "tie_embeddings": "all", "epsilon": 1e-5, "output_cap": 0.0, "canon": 0})");
 
 /// Adds the layers of one stack.
 void add_marian_layers(WeightNames& names, std::int64_t layers, const std::string& stack) {

@@ -24,7 +24,8 @@
 // m N^2. A decoding step reads M n m numbers of the indexer's keys and k keys and values. Parameters 4 d^2
 // and about m n d.
 //
-// Settings: "tokens" k (64); "index_heads" m (4); "index_width" n (32); "beta" (1).
+// Settings: "tokens" k (64); "index_heads" m (4); "index_width" n (32); "beta" (1);
+// "qk_norm" and "value_residual" (both false; shared/sink_and_gate.h).
 
 #include <cmath>
 #include <limits>
@@ -33,6 +34,7 @@
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/attention/shared/chosen_blocks.h"
+#include "heed/models/attention/shared/sink_and_gate.h"
 #include "heed/models/positions.h"
 
 namespace heed {
@@ -82,6 +84,7 @@ class DeepSeekSparse : public Attention {
         indexer_(*this, "indexer", config, initialiser_),
         rotary_(config) {
     add_projections(w_);
+    changed_ = ProjectionOptions(*this, ProjectionOptions::take(config));
   }
 
   /// The cache holds the indexer's keys in a part.
@@ -89,7 +92,7 @@ class DeepSeekSparse : public Attention {
     if (!config().causal) return Attention::step(input, cache, context);
     cache.parts.resize(1);
     const std::int64_t before = cache.extend_mask(input);
-    const Projections::Projected x = w_.of(input.x);
+    const Projections::Projected x = changed_(w_.of(input.x), context);
     cache.key = appended(std::move(cache.key), rotary_(x.key, before));
     cache.value = appended(std::move(cache.value), x.value);
     cache.parts[0].key = appended(std::move(cache.parts[0].key), indexer_.keys(input.x, before));
@@ -100,7 +103,7 @@ class DeepSeekSparse : public Attention {
 
  protected:
   Tensor forward(const AttentionInput& input, Context& context) override {
-    const Projections::Projected x = w_.of(input.x);
+    const Projections::Projected x = changed_(w_.of(input.x), context);
     const bool learns = recording() && beta_ > 0;
     Tensor scores;
     if (learns || input.x.size(1) > tokens_) {
@@ -167,6 +170,7 @@ class DeepSeekSparse : public Attention {
   std::int64_t tokens_;  // k
   double beta_;
   Projections w_;
+  ProjectionOptions changed_;
   Part<LightningIndexer> indexer_;
   Rotary rotary_;
 };

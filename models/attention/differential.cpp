@@ -20,7 +20,8 @@
 //
 // Time N M d + (N + M) d^2 with values read twice; parameters 4 d^2. The head width must be even.
 //
-// Settings: "layer" l (-1: the layer's place in its stack, 0 for a layer alone).
+// Settings: "layer" l (-1: the layer's place in its stack, 0 for a layer alone); "value_residual"
+// (false; shared/sink_and_gate.h).
 
 #include <cmath>
 
@@ -33,7 +34,8 @@ namespace {
 class Differential : public ProjectedAttention {
  public:
   explicit Differential(const AttentionConfig& config)
-      : ProjectedAttention(config, {.softmaxes = 2}), initial_lambda_(initial_lambda_in(config)) {
+      : ProjectedAttention(config, {.softmaxes = 2, .options = ProjectionOptions::take(config, false)}),
+        initial_lambda_(initial_lambda_in(config)) {
     const std::int64_t width = config.inner_width() / config.heads;
     const char* const names[] = {"lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2"};
     for (int i = 0; i < 4; ++i) add_parameter(names[i], lambdas_[i], initialiser_.normal({width / 2}, 0.1));

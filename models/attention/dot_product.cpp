@@ -22,12 +22,12 @@
 //
 // Positions may rotate the queries and keys or add to the logits (models/positions.h).
 //
-// Settings: "kv_heads" G, a divisor of H (0: H); "qk_norm" (false), which normalises queries and
-// keys (shared/projected_attention.h); "window" W (0: none); "logit_cap" c (0: none); "logit_scale"
+// Settings: "kv_heads" G, a divisor of H (0: H); "window" W (0: none); "logit_cap" c (0: none); "logit_scale"
 // in place of 1 / sqrt(dh) (0); "rotary_base", for layers that rotate with another base than the
 // model's and without its scaling (0: the model's); "relative" (false), biases of distances
 // (DistanceBias) beside the model's positions; "output_bias", a bias of Wo (defaults to that of
-// the other projections); "sink" and "gate" (shared/sink_and_gate.h), both "none".
+// the other projections); "sink" and "gate" (both "none"), "qk_norm" and "value_residual" (both
+// false; shared/sink_and_gate.h).
 
 #include <cmath>
 
@@ -49,7 +49,7 @@ class DotProductAttention : public ProjectedAttention {
       : ProjectedAttention(with_own_positions(config),
                            {.key_heads = read_key_heads(config),
                             .output_bias = config.options.take_bool("output_bias", config.bias),
-                            .normalised = config.options.take_bool("qk_norm", false),
+                            .options = ProjectionOptions::take(config),
                             .window = read_window(config.options)}),
         cap_(config.options.take_number("logit_cap", 0, 0, 1e6)),
         scale_(config.options.take_number("logit_scale", 0, 0, 1e6)),

@@ -17,7 +17,7 @@
 // Time N (r + n) d + N d^2, parameters 4 d^2.
 //
 // Settings: "reach" r, the tokens seen on each side (64); "sinks" n (0; the paper takes 4); "sink"
-// and "gate" (shared/sink_and_gate.h), both "none".
+// and "gate" (both "none"), "qk_norm" and "value_residual" (both false; shared/sink_and_gate.h).
 
 #include <algorithm>
 #include <cstdlib>
@@ -44,13 +44,14 @@ class Local : public PatternAttention {
         sink_(config),
         gate_(config, initialiser_) {
     add_projections(w_);
+    changed_ = ProjectionOptions(*this, ProjectionOptions::take(config));
     if (sink_.has_parameters()) add_module("sink", sink_);
     if (gate_.map()) add_module("gate", *gate_.map());
   }
 
   Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
     if (!config().causal) return Attention::step(input, cache, context);
-    const Projections::Projected x = w_.of(input.x);
+    const Projections::Projected x = changed_(w_.of(input.x), context);
     cache.extend_mask(input);
     cache.key = appended(std::move(cache.key), rotary_(x.key, cache.position));
     cache.value = appended(std::move(cache.value), x.value);
@@ -72,7 +73,7 @@ class Local : public PatternAttention {
   }
 
   Tensor forward(const AttentionInput& input, Context& context) override {
-    const Projections::Projected x = w_.of(input.x);
+    const Projections::Projected x = changed_(w_.of(input.x), context);
     return attend(input.x, rotary_(x.query), rotary_(x.key), x.value, input.mask, context);
   }
 
@@ -110,6 +111,7 @@ class Local : public PatternAttention {
   }
 
   Projections w_;
+  ProjectionOptions changed_;
   std::int64_t reach_, sinks_;
   AttentionSink sink_;
   OutputGate gate_;

@@ -19,7 +19,8 @@
 //
 // Time N k l d + N^2 d / l + N d^2, memory N (k d + H N / l), parameters 4 d^2.
 //
-// Settings: "block" l (64); "blocks" k, including the own one (3).
+// Settings: "block" l (64); "blocks" k, including the own one (3); "qk_norm" and
+// "value_residual" (both false; shared/sink_and_gate.h).
 
 #include <algorithm>
 #include <limits>
@@ -28,6 +29,7 @@
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/attention/shared/chosen_blocks.h"
+#include "heed/models/attention/shared/sink_and_gate.h"
 #include "heed/models/attention/shared/sorting.h"
 #include "heed/models/positions.h"
 
@@ -43,12 +45,13 @@ class MixtureOfBlocks : public Attention {
         block_(config.options.take_integer("block", 64, 1, most_positions)),
         blocks_(config.options.take_integer("blocks", 3, 1, most_positions)) {
     add_projections(w_);
+    changed_ = ProjectionOptions(*this, ProjectionOptions::take(config));
   }
 
   Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
     if (!config().causal) return Attention::step(input, cache, context);
     const std::int64_t before = cache.extend_mask(input);
-    const Projections::Projected x = w_.of(input.x);
+    const Projections::Projected x = changed_(w_.of(input.x), context);
     cache.key = appended(std::move(cache.key), rotary_(x.key, before));
     cache.value = appended(std::move(cache.value), x.value);
     const Tensor query = split_heads(rotary_(x.query, before), config().heads),
@@ -61,7 +64,7 @@ class MixtureOfBlocks : public Attention {
  protected:
   Tensor forward(const AttentionInput& input, Context& context) override {
     const std::int64_t heads = config().heads;
-    const Projections::Projected x = w_.of(input.x);
+    const Projections::Projected x = changed_(w_.of(input.x), context);
     const Tensor query = split_heads(rotary_(x.query), heads), key = split_heads(rotary_(x.key), heads),
                  value = split_heads(x.value, heads);
     AttentionOptions options = kernel_options(input.mask, context);
@@ -121,6 +124,7 @@ class MixtureOfBlocks : public Attention {
   }
 
   Projections w_;
+  ProjectionOptions changed_;
   Rotary rotary_;
   std::int64_t block_, blocks_;  // l, k
 };

@@ -164,7 +164,7 @@ const std::vector<OptionCase>& option_cases() {
         {"blocks", std::int64_t{3}},
         {"window", std::int64_t{2}}}},
       {"moba", {{"block", std::int64_t{2}}, {"blocks", std::int64_t{2}}}},
-      {"deepseek_sparse", {{"tokens", std::int64_t{2}}}},
+      {"deepseek_sparse", {{"tokens", std::int64_t{2}}, {"qk_norm", true}}},
       {"mixed_heads", {{"parts", std::vector<std::string>{"linear_transformer", "nystromformer"}}}},
       {"mixed_heads", {{"parts", std::vector<std::string>{"moba", "native_sparse"}}}},
       {"performer", {{"features", std::int64_t{3}}}},
@@ -174,7 +174,7 @@ const std::vector<OptionCase>& option_cases() {
       {"attention_free_transformer",
        {{"form", "local"}, {"rank", std::int64_t{3}}, {"window", std::int64_t{2}}}},
       {"reformer", {{"rounds", std::int64_t{2}}, {"chunk", std::int64_t{1}}, {"buckets", std::int64_t{2}}}},
-      {"local", {{"reach", std::int64_t{1}}}},
+      {"local", {{"reach", std::int64_t{1}}, {"qk_norm", true}}},
       {"sinkhorn", {{"block", std::int64_t{2}}, {"noise", false}}},
       {"fnet", {{"unitary", true}}},
       {"nystromformer", {{"landmarks", std::int64_t{2}}, {"iterations", std::int64_t{2}}}},
@@ -318,7 +318,7 @@ TransformerConfig modern_config(const std::string& activation) {
 }
 
 /// The rest of what Llama's family has: heads of a width of their own, rotary positions for longer texts,
-/// normalised queries and keys, no biases.
+/// normalised queries and keys, no biases. And value residuals and Canon layers.
 TransformerConfig llama_config() {
   TransformerConfig config = modern_config("swiglu");
   config.head_width = 6;
@@ -327,6 +327,8 @@ TransformerConfig llama_config() {
   config.rotary_factor = 4;
   config.rotary_length = 8;
   config.decoder_attention.front().options.set("qk_norm", true);
+  config.decoder_attention.front().options.set("value_residual", true);
+  config.canon = 2;
   return config;
 }
 

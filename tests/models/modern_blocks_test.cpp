@@ -3,6 +3,7 @@
 
 #include <numbers>
 
+#include "heed/models/attention/shared/token_sums.h"
 #include "heed/models/classifier.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/language_model.h"
@@ -337,6 +338,113 @@ TEST_CASE("normalised queries and keys: each head is divided by its root mean sq
   const Tensor expected = attention_weights(query, concat({key, key}, 1), {});
   const Capture seen = Watched(*normalised, {x}).capture;
   CHECK(worst_difference(seen.entries.at(0).value, expected) < 1e-12);
+}
+
+TEST_CASE("value residuals: later layers mix the values of the first into their own") {
+  for (const char* name : {"dot_product", "local", "moba", "deepseek_sparse"}) {
+    CAPTURE(name);
+    AttentionConfig config = rotary_config(12, 2);
+    config.options.set("value_residual", true);
+    const auto first = make_attention(name, config);
+    config.first = first.get();
+    config.seed = 6;
+    const auto later = make_attention(name, config);
+    CHECK(later->parameter_count() == first->parameter_count() + 2);
+    for (Attention* one : {first.get(), later.get()}) one->to(DType::f64, {});
+    for (const NamedTensor& entry : later->parameters())
+      if (entry.name == "value_residual") *entry.tensor = parameter(Tensor::from(Doubles{0.3, -1.2}, {2}));
+    const Tensor x = normal_numbers(17, {2, 5, 12}, 1), y = normal_numbers(17, {2, 5, 12}, 2);
+    const NoGrad no_grad;
+    const auto values = [](Attention& layer, const Tensor& input) {
+      return dynamic_cast<Linear&>(*layer.find("value"))(input);
+    };
+    Context context;
+    Capture seen;
+    (*first)({x}, context);
+    context.capture = &seen;
+    const Tensor found = (*later)({y}, context);
+    const Tensor mixed = values(*first, x) * 0.3 - values(*later, y) * 1.2;
+    const Tensor expected = merge_heads(matmul(seen.find("weights"), split_heads(mixed, 2)));
+    CHECK(worst_difference(found, dynamic_cast<Linear&>(*later->find("output"))(expected)) < 1e-12);
+    Context fresh;
+    CHECK(contains(error_of([&] { (*later)({y}, fresh); }), "in the first layer with this mechanism, too"));
+  }
+}
+
+TEST_CASE("value residuals and Canon layers: one pass and steps agree, and saved models are what they were") {
+  for (const char* name : {"dot_product", "differential", "local", "moba", "deepseek_sparse"}) {
+    CAPTURE(name);
+    TransformerConfig config = modern_config();
+    config.canon = 3;
+    config.decoder_attention = {{name, 0, options_of({{"value_residual", true}})}};
+    LanguageModel model(config);
+    check_steps(model);
+    config.seed = 77;
+    LanguageModel other(transformer_config_from_json(to_json(config)));
+    other.to(DType::f64, {});
+    const std::vector<NamedTensor> from = model.state(), to = other.state();
+    REQUIRE(from.size() == to.size());
+    for (std::size_t i = 0; i < from.size(); ++i) *to[i].tensor = from[i].tensor->detach();
+    Context context = Context::inference();
+    CHECK(worst_difference(model.logits(model.hidden({tokens(), {}}, context)),
+                           other.logits(other.hidden({tokens(), {}}, context))) == 0);
+  }
+}
+
+TEST_CASE("value residuals: where nothing has values, or all layers have the same, they are refused") {
+  const auto error_with = [](const char* name, const char* shared) {
+    TransformerConfig config = modern_config();
+    config.positions = "none";
+    config.share_layers = shared;
+    config.decoder_attention = {{name, 0, options_of({{"value_residual", true}})}};
+    return error_of([&] { LanguageModel model(config); });
+  };
+  CHECK(contains(error_with("mamba2", "none"), "has no setting 'value_residual'"));
+  CHECK(contains(error_with("dot_product", "attention"), "share_layers=attention leaves no layer"));
+  CHECK(contains(error_with("dot_product", "all"), "share_layers=all leaves no layer"));
+  CHECK(error_with("dot_product", "none").empty());
+}
+
+TEST_CASE("Canon layers: a sum over the last tokens before attention and feed-forward, which skips padding") {
+  TransformerConfig config = modern_config();
+  config.encoder_layers = 1;
+  config.first_norm = false;
+  const auto encoder_of = [](const TransformerConfig& config) {
+    Initialiser initialiser(3);
+    auto encoder = std::make_unique<Encoder>(config, initialiser);
+    encoder->to(DType::f64, {});
+    return encoder;
+  };
+  const auto plain = encoder_of(config);
+  config.canon = 3;
+  const auto canon = encoder_of(config);
+  CHECK(canon->parameter_count() == plain->parameter_count() + 2 * 3 * 16);
+  for (const NamedTensor& entry : canon->parameters()) {
+    if (entry.name == "layers.0.canon_feed_forward.weight") *entry.tensor = parameter(*entry.tensor * 0);
+    for (const NamedTensor& same : plain->parameters())
+      if (same.name == entry.name) *entry.tensor = parameter(same.tensor->detach());
+  }
+  const NoGrad no_grad;
+  Context context;
+  const Tensor x = normal_numbers(17, {1, 6, 16}, 1);
+  const auto weight_of = [&](std::int64_t back) {
+    return select(dynamic_cast<ShortConvolution&>(*canon->find("layers.0.canon_attention")).weight, 0,
+                  2 - back);
+  };
+  Tensor summed = x * (weight_of(0) + 1);
+  for (const std::int64_t back : {1, 2})
+    summed = summed + pad(slice(x, 1, 0, 6 - back), 1, back, 0) * weight_of(back);
+  auto& attention = dynamic_cast<Attention&>(*plain->find("layers.0.attention"));
+  auto& feed_forward = dynamic_cast<FeedForward&>(*plain->find("layers.0.feed_forward"));
+  auto& norm = dynamic_cast<Norm&>(*plain->find("layers.0.feed_forward_norm"));
+  const Tensor attended = x + attention({summed}, context);
+  const Tensor expected =
+      dynamic_cast<Norm&>(*plain->find("norm"))(attended + feed_forward(norm(attended), context));
+  CHECK(worst_difference((*canon)(x, {}, context), expected) < 1e-12);
+  // Padding on either side changes nothing; rotary positions tell distances alone.
+  const Tensor padded = concat({x * 3, x, x * 5}, 1);
+  const Tensor mask = Tensor::from(Ints{0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0}, {1, 18});
+  CHECK(worst_difference(slice((*canon)(padded, mask, context), 1, 6, 12), expected) < 1e-12);
 }
 
 TEST_CASE("widths of heads: they need not divide the width, and mechanisms that cannot have them say so") {

@@ -1,4 +1,4 @@
-"""heed: tensors, gradients, 48 attention mechanisms, and trained runs.
+"""heed: tensors, gradients, 50 attention mechanisms, and trained runs.
 
 >>> import heed, numpy as np
 >>> w = heed.parameter(np.zeros((3, 1), np.float32))

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "heed/models/attention/attention.h"
+#include "heed/models/attention/shared/sink_and_gate.h"
 #include "heed/models/positions.h"
 
 namespace heed {
@@ -8,11 +9,6 @@ namespace heed {
 /// Attention of the queries of a sequence to the keys and values of the same sequence or of a
 /// memory: q, k, v = X Wq, Y Wk, Y Wv with positions. Decoding keeps k and v, in a causal window only
 /// those that later queries see.
-///
-/// Normalised queries and keys (Dehghani et al. 2023, arXiv 2302.05442, section 2, there by layer
-/// normalisation; Qwen3: arXiv 2505.09388, section 2, as here): before positions turn them, the
-/// queries and the keys of every head are divided by their root mean square and multiplied by a
-/// vector [dh] that all heads share, the weights of the parts "query_norm" and "key_norm".
 class ProjectedAttention : public Attention {
  public:
   Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override;
@@ -24,8 +20,8 @@ class ProjectedAttention : public Attention {
     /// separately.
     std::int64_t softmaxes = 1;
     std::optional<bool> output_bias = {};  ///< of Wo; nothing: as the others
-    bool normalised = false;               ///< queries and keys are
-    std::int64_t window = 0;               ///< keys at a distance below it are seen; 0: all
+    ProjectionOptions::Taken options = {};
+    std::int64_t window = 0;  ///< keys at a distance below it are seen; 0: all
   };
   ProjectedAttention(const AttentionConfig& config, const Kind& kind);
 
@@ -38,7 +34,7 @@ class ProjectedAttention : public Attention {
   std::int64_t key_heads_;  // G
   std::int64_t window_;     // 0: none
   Projections w_;
-  std::unique_ptr<Norm> query_norm_, key_norm_;  // null: none
+  ProjectionOptions changed_;
   Rotary rotary_;
   DistanceBias distances_;
 };

@@ -1,6 +1,50 @@
 #include "heed/models/attention/shared/sink_and_gate.h"
 
+#include <string>
+
 namespace heed {
+
+/// Queries or keys [B, N, H dh] with each head normalised; unchanged without a norm.
+static Tensor normed(const std::unique_ptr<Norm>& norm, const Tensor& x) {
+  if (!norm || !x.defined()) return x;
+  const std::int64_t width = norm->weight.size(0);
+  return reshape((*norm)(reshape(x, {x.size(0), x.size(1), x.size(2) / width, width})), x.shape());
+}
+
+ProjectionOptions::Taken ProjectionOptions::take(const AttentionConfig& config, bool can_normalise) {
+  return {can_normalise && config.options.take_bool("qk_norm", false),
+          !config.cross && config.options.take_bool("value_residual", false)};
+}
+
+ProjectionOptions::ProjectionOptions(Attention& owner, const Taken& taken)
+    : owner_(&owner), residual_(taken.residual) {
+  const AttentionConfig& config = owner.config();
+  const std::int64_t width = config.inner_width() / config.heads;
+  if (taken.normalised) {
+    query_norm_ = std::make_unique<Part<Norm>>(owner, "query_norm", NormKind::rms, width, config.epsilon);
+    key_norm_ = std::make_unique<Part<Norm>>(owner, "key_norm", NormKind::rms, width, config.epsilon);
+  }
+  if (taken.residual && config.first)
+    shares_ = std::make_unique<Parameter>(owner, "value_residual", Initialiser::constant({2}, 0.5));
+}
+
+Projections::Projected ProjectionOptions::operator()(Projections::Projected x, Context& context) const {
+  x.query = normed(query_norm_, x.query), x.key = normed(key_norm_, x.key);
+  if (!residual_ || !x.value.defined()) return x;
+  const Attention* first = owner_->config().first;
+  Tensor& of_first = context.shared_tensors["value_residual." + (first ? first : owner_)->path()];
+  if (!first) {
+    of_first = x.value;
+    return x;
+  }
+  check(of_first.defined(), "'value_residual' needs to be set in the first layer with this mechanism, too");
+  check(of_first.shape() == x.value.shape(),
+        "'value_residual' needs values of the same shape in all layers, got ", of_first.shape(),
+        " in the first and ", x.value.shape());
+  const Tensor shares = cast(*shares_, x.value.dtype());
+  x.value = of_first * select(shares, 0, 0) + x.value * select(shares, 0, 1);
+  return x;
+}
 
 AttentionSink::AttentionSink(const AttentionConfig& config) : heads_(config.heads) {
   const std::string kind = config.options.take_choice("sink", {"none", "zero", "learned"});

@@ -61,4 +61,34 @@ class OutputGate {
   std::unique_ptr<Linear> map_;  // Wg
 };
 
+/// Options of queries, keys and values, before positions turn them.
+///
+/// "qk_norm" (false; Dehghani et al. 2023, arXiv 2302.05442, section 2, there by layer normalisation;
+/// Qwen3: arXiv 2505.09388, section 2, as here): the queries and the keys of every head are divided by
+/// their root mean square and multiplied by a vector [dh] that all heads share, the weights of the parts
+/// "query_norm" and "key_norm".
+///
+/// "value_residual" (false; "Value residual learning", Zhou et al. 2024, arXiv 2410.17897, section 3:
+/// ResFormer, learnable): the values of a layer become a V_1 + b V, where V_1 are those of the first layer
+/// of the stack with the same mechanism and the parameter "value_residual" [2] is a and b, from 1/2. Only
+/// in self-attention. Caches hold the mixed values, so decoding keeps nothing more.
+class ProjectionOptions {
+ public:
+  struct Taken {
+    bool normalised = false, residual = false;
+  };
+  static Taken take(const AttentionConfig& config, bool can_normalise = true);
+
+  ProjectionOptions() = default;
+  ProjectionOptions(Attention& owner, const Taken& taken);
+  /// Leaves alone what is undefined.
+  Projections::Projected operator()(Projections::Projected x, Context& context) const;
+
+ private:
+  const Attention* owner_ = nullptr;
+  std::unique_ptr<Norm> query_norm_, key_norm_;  // null: none
+  bool residual_ = false;
+  std::unique_ptr<Parameter> shares_;  // a and b; null: none, or the first layer
+};
+
 }  // namespace heed
