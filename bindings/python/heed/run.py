@@ -564,7 +564,7 @@ class Run(_Handle):
         given = lib.settings_json(dict(
             max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
             repetition_penalty=repetition_penalty, stop=[stop] if isinstance(stop, str) else stop, samples=samples, seed=seed))
-        prompts = [lib.encoded(prompt, "prompt")] if isinstance(prompt, str) else texts_in(prompt, "prompt")
+        prompts = texts_in(prompt, "prompt") if _is_list(prompt) else [lib.encoded(prompt, "prompt")]
         return Predictions([_prediction(answer) for line in prompts for answer in self._called("generate", line, given)], [])
 
     def attention(self, text: str) -> "AttentionWeights":
