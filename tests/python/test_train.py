@@ -410,6 +410,15 @@ class Training(Folder):
                      (heed.SettingsError, "samples", lambda: run.generate("good", samples=0)),
                      (heed.Error, "generates no text", lambda: self.train("classify", TEXTS, LABELS).generate("good")))
 
+    def test_history(self):
+        run = self.train("classify", TEXTS, LABELS, settings={"training.steps": 20,
+            "training.log_every": 5, "training.evaluate_every": 10, "data.valid_fraction": 0.2})
+        found = run.history
+        self.assertEqual(found["step"].tolist(), [5, 10, 15, 20])
+        self.assertEqual(np.isfinite(found["loss"]).tolist(), [True] * 4)
+        self.assertEqual(np.isfinite(found["valid_accuracy"]).tolist(), [False, True, False, True])
+        self.assertNotIn("unit", found)
+
     def test_one_file_and_back(self):
         run = self.train("classify", TEXTS, LABELS)
         run.save(self.path("run.heed"))

@@ -597,6 +597,22 @@ class Run(_Handle):
         lines, file = _lines(texts), lib.encoded(lib.path_of(path))
         return [_prediction(answer) for answer in self._called("capture", lines, len(lines), file, int(overwrite))]
 
+    @property
+    def history(self) -> Dict[str, np.ndarray]:
+        """The course of training: an array, float64 [n], for each figure, such as "step", "loss" and "learning_rate", and for
+        each metric on the validation part, such as "valid_accuracy". NaN: not measured at this step. Empty without a record.
+
+        >>> pandas.DataFrame(run.history).plot("step", "loss")
+        """
+        rows: Dict[float, Dict[str, float]] = {}
+        with contextlib.suppress(FileNotFoundError), open(os.path.join(self.folder, "metrics.jsonl"), encoding="utf-8") as file:
+            for line in map(json.loads, file):
+                measured = {f"valid_{name}": value for name, value in line.get("evaluation", {}).items()}
+                figures = {name: value for name, value in {**line, **measured}.items() if isinstance(value, (int, float))}
+                rows.setdefault(line["step"], {}).update(figures)
+        names = list(dict.fromkeys(name for row in rows.values() for name in row if name not in ("best", "steps")))
+        return {name: np.array([row.get(name, np.nan) for row in rows.values()], np.float64) for name in names}
+
     def report(self) -> Page:
         """Returns the report of the run: curves, settings, mistakes, attention maps."""
         return report(self.folder)
