@@ -246,6 +246,8 @@ void complete_settings(Settings& settings) {
   if (names_file(settings)) throw SettingsError("data.rule makes the data: leave out data.file");
   if (settings.read<TextObjective>("").objective == TextObjective::Objective::masked)
     throw SettingsError("exercises are answered in order: data.rule needs objective=causal");
+  if (settings.read<TextTraining>("training").short_share > 0)
+    throw SettingsError("training.short_share cuts windows of a text: leave it out with data.rule");
   settings.change_defaults(for_exercises);
   RuleData rule = settings.read<RuleData>("data");
   try {

@@ -608,8 +608,8 @@ TextWriter& text_writer(Task& task) {
   check(task.entry().name == "language_model", "this is a ", task.entry().name,
         " run, which generates no text");
   return as_interface<TextWriter>(task,
-                                  "this run was trained with objective=masked or data.rule: it fills in ",
-                                  mask_token, " (language_model predict) and generates no text");
+                                  "this run was trained with objective=masked or data.rule: it answers "
+                                  "lines (language_model predict) and generates no text");
 }
 
 }  // namespace heed

@@ -207,4 +207,5 @@ TEST_CASE("exercises: what contradicts a rule is refused before anything is writ
   refused({"data.rule=s5", "data.exercise.test_length=32"}, "above data.exercise.length, 32");
   refused({"data.rule=mqar", "data.exercise.length=10"}, "at least 64");
   refused({"data.rule=mqar", "objective=masked"}, "objective");
+  refused({"data.rule=mqar", "training.short_share=0.5"}, "short_share");
 }
