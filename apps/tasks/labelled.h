@@ -132,8 +132,8 @@ inline constexpr const char* for_fine_tuning = R"({
 /// Whether the settings name training data. Throws a SettingsError if they name only validation or
 /// test data, or invalid folds.
 bool names_labelled_data(const Settings& settings);
-/// Whether examples are pairs of texts; in a task that can have single texts too, whether a column of pairs is
-/// named.
+/// Whether examples are pairs of texts; in a task that can have single texts too, whether a column of
+/// pairs is named.
 bool reads_pairs(const Settings& layout);
 /// Returns how texts or pairs in a file are read. Throws a SettingsError if neither the settings nor the
 /// name of `path` determine the format.

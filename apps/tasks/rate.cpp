@@ -1,8 +1,7 @@
-// Rating: learns a number for a text, such as the stars of a review, or for a pair of texts, such as how alike
-// they are. An encoder with one output and, beside
-// it, a linear part over words and parts of words (models/classifier.h) each learn the number by the squared
-// error. Rated texts come from files (apps/data/labelled_text.h); without them it learns how large a number is
-// from its English words.
+// Rating: learns a number for a text, such as the stars of a review, or for a pair of texts, such as how
+// alike they are. An encoder with one output and, beside it, a linear part over words and parts of words
+// (models/classifier.h) each learn the number by the squared error. Rated texts come from files
+// (apps/data/labelled_text.h); without them it learns how large a number is from its English words.
 //
 // Files of a run beside the weights: tokenizer.json and scale.json. Numbers of the data and answers are
 // f64. Parts of the data: train, valid, test.
@@ -253,7 +252,7 @@ std::unique_ptr<Task> make_rater(const TaskEntry& entry, Settings settings) {
   if (!reads_pairs(settings)) return std::make_unique<Rater<SingleTextInput>>(entry, std::move(settings));
   if (!settings.read<PairMarks>("tokenizer").between.empty())
     return std::make_unique<Rater<JoinedPairInput>>(entry, std::move(settings));
-  settings.change_defaults(for_pairs);
+  if (settings.read<TrainingSettings>("training").from.empty()) settings.change_defaults(for_pairs);
   return std::make_unique<Rater<TextPairInput>>(entry, std::move(settings));
 }
 

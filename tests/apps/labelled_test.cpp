@@ -9,6 +9,7 @@
 
 #include "heed/apps/tasks/class_heads.h"
 #include "heed/apps/tasks/run.h"
+#include "heed/apps/tasks/train.h"
 #include "heed/base/file.h"
 #include "heed/base/plain_numbers.h"
 #include "heed/tests/hostile/small_runs.h"
@@ -348,6 +349,16 @@ TEST_CASE("Ratings: of pairs, read by two towers, jointly, or as one text") {
     CHECK(found.at(is_joined ? "texts" : "pairs") == 180);
     if (!is_joined) CHECK(found.at("r2") > 0.5);
   }
+  // The defaults of fine-tuning, not those of pairs, hold for a model that starts from a run.
+  GivenSettings given;
+  for (const auto& [name, value] : {std::pair<const char*, std::string>{"data.file", folder / "pairs.tsv"},
+                                    {"data.first_column", "left"},
+                                    {"data.second_column", "right"},
+                                    {"training.from", folder / "runmodel.kind=jo"}})
+    given.settings.push_back({name, value, "the test"});
+  const Settings tuned = training_settings(task_entry("rate"), given);
+  for (const char* name : {"training.schedule.learning_rate", "training.ema_decay", "model.sparse_features"})
+    CHECK(task_entry("rate").make(tuned)->settings().json(name) == tuned.json(name));
   const auto refused = [&](std::vector<std::string> settings) -> std::string {
     settings.emplace_back("data.label_column=alike");
     try {
