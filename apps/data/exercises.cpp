@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -13,19 +13,7 @@
 namespace heed {
 namespace {
 
-constexpr std::int64_t state_length = 32, longest_motif = 3;
-
-/// The sizes that a paper gives a rule.
-struct RuleSizes {
-  std::int64_t vocabulary, length, pairs;
-};
-const std::map<std::string_view, RuleSizes> usual_sizes = {
-    {"mqar", {8192, 0, 16}},          {"recall", {16, 128, 0}},
-    {"noisy_recall", {32, 128, 0}},  // half of them noise
-    {"fuzzy_recall", {16, 128, 0}},   {"selective_copying", {16, 256, 16}},
-    {"compression", {16, 32, 0}},     {"memorization", {256, 32, 0}},
-    {"parity", {2, state_length, 0}}, {"s5", {120, state_length, 0}},
-};
+constexpr std::int64_t longest_motif = 3;
 
 void say(Exercise& made, std::int64_t token, std::int64_t answer = -1) {
   made.tokens.push_back(static_cast<std::int32_t>(token));
@@ -35,9 +23,10 @@ void say(Exercise& made, std::int64_t token, std::int64_t answer = -1) {
 /// Returns `count` different numbers of [begin, end), in random order.
 std::vector<std::int64_t> different(Draws& draws, std::int64_t begin, std::int64_t end, std::int64_t count) {
   std::vector<std::int64_t> found;
+  std::unordered_set<std::int64_t> seen;
   while (std::ssize(found) < count) {
     const std::int64_t one = begin + draws.below(end - begin);
-    if (std::ranges::count(found, one) == 0) found.push_back(one);
+    if (seen.insert(one).second) found.push_back(one);
   }
   return found;
 }
@@ -190,16 +179,42 @@ Exercise state_tracking(const ExerciseOptions& options, Draws& draws) {
   return made;
 }
 
+/// A rule, with the sizes that its paper gives it.
+struct Rule {
+  std::string_view name;
+  std::int64_t vocabulary, length, pairs;
+  Exercise (*draw)(const ExerciseOptions& options, Draws& draws);
+};
+constexpr Rule rules[] = {{"mqar", 8192, 0, 16, associative_recall},
+                          {"recall", 16, 128, 0, in_context_recall},
+                          {"noisy_recall", 32, 128, 0, in_context_recall},  // half of the tokens are noise
+                          {"fuzzy_recall", 16, 128, 0, in_context_recall},
+                          {"selective_copying", 16, 256, 16, selective_copying},
+                          {"compression", 16, 32, 0, compression},
+                          {"memorization", 256, 32, 0, memorization},
+                          {"parity", 2, 32, 0, state_tracking},
+                          {"s5", 120, 32, 0, state_tracking}};
+
+const Rule& rule_named(std::string_view name) {
+  const auto* const found = std::ranges::find(rules, name, &Rule::name);
+  check(found != std::end(rules), "there is no rule of exercises \"", name, "\"");
+  return *found;
+}
+
 }  // namespace
 
+std::vector<std::string> exercise_rules() {
+  std::vector<std::string> names;
+  for (const Rule& rule : rules) names.emplace_back(rule.name);
+  return names;
+}
+
 bool tracks_state(const ExerciseOptions& options) {
-  return options.rule == "parity" || options.rule == "s5";
+  return rule_named(options.rule).draw == state_tracking;
 }
 
 ExerciseOptions completed(ExerciseOptions options) {
-  const auto sizes = usual_sizes.find(options.rule);
-  check(sizes != usual_sizes.end(), "there is no rule of exercises \"", options.rule, "\"");
-  const RuleSizes usual = sizes->second;
+  const Rule& usual = rule_named(options.rule);
   if (options.vocabulary == 0) options.vocabulary = usual.vocabulary;
   if (options.pairs == 0) options.pairs = usual.pairs;
   if (options.length == 0)
@@ -224,12 +239,7 @@ ExerciseOptions completed(ExerciseOptions options) {
 
 Exercise draw_exercise(const ExerciseOptions& options, std::uint64_t seed, std::uint32_t index) {
   Draws draws({seed, index, 0});
-  if (options.rule == "mqar") return associative_recall(options, draws);
-  if (options.rule == "selective_copying") return selective_copying(options, draws);
-  if (options.rule == "compression") return compression(options, draws);
-  if (options.rule == "memorization") return memorization(options, draws);
-  if (tracks_state(options)) return state_tracking(options, draws);
-  return in_context_recall(options, draws);
+  return rule_named(options.rule).draw(options, draws);
 }
 
 }  // namespace heed

@@ -1,9 +1,8 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
-#include <string_view>
+#include <vector>
 
 #include "heed/core/tensor.h"
 
@@ -17,7 +16,7 @@ struct Exercise {
   Tokens tokens, answers;  ///< equally long; the answer -1: nothing is asked
 };
 
-/// The names of the rules, in the order of the setting's choices:
+/// Returns the names of the rules, in the order of the setting's choices:
 /// - "mqar": multi-query associative recall (Arora et al. 2023, arXiv 2312.04927, section 3 and appendix E):
 ///   `pairs` different keys, each followed by its value, then random tokens among which every key comes once
 ///   more, sooner more often than later, and asks for its value;
@@ -29,9 +28,7 @@ struct Exercise {
 /// - "memorization": keys whose values never occur, and must be learned by heart;
 /// - "parity": the parity of all bits so far; "s5": the product of all permutations of five so far (Merrill
 ///   et al. 2024, arXiv 2404.08819, section 4).
-inline constexpr std::array<std::string_view, 9> exercise_rules = {
-    "mqar",   "recall", "noisy_recall", "fuzzy_recall", "selective_copying", "compression", "memorization",
-    "parity", "s5"};
+std::vector<std::string> exercise_rules();
 
 /// A rule with its sizes; 0 stands for those of the paper.
 struct ExerciseOptions {

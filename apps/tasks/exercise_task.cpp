@@ -112,9 +112,9 @@ class ExerciseTask : public Task, public HasOutputs {
       const Tensor asked = select(logits, 0, 0);
       const std::vector<std::int32_t> best = contiguous(argmax(asked, -1)).to_vector<std::int32_t>();
       const std::vector<float> likely = max(softmax(asked, -1), {-1}).to_vector<float>();
+      const std::size_t end = best.size() - (compresses() ? 1 : 0), begin = compresses() ? 0 : end - 1;
       prediction.probability = 1;
-      for (std::size_t at = compresses() ? 0 : best.size() - 1; at + (compresses() ? 1 : 0) < best.size();
-           ++at) {
+      for (std::size_t at = begin; at < end; ++at) {
         prediction.text += (prediction.text.empty() ? "" : " ") + std::to_string(best[at]);
         prediction.probability *= static_cast<double>(likely[at]);
       }
@@ -248,7 +248,7 @@ void complete_settings(Settings& settings) {
     throw SettingsError("exercises are answered in order: data.rule needs objective=causal");
   if (settings.read<TextTraining>("training").short_share > 0)
     throw SettingsError("training.short_share cuts windows of a text: leave it out with data.rule");
-  settings.change_defaults(for_exercises);
+  if (settings.read<TrainingSettings>("training").from.empty()) settings.change_defaults(for_exercises);
   RuleData rule = settings.read<RuleData>("data");
   try {
     rule.exercise = completed(rule.exercise);

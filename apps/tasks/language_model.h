@@ -63,7 +63,7 @@ struct RuleData {
   bool has_exercises() const { return exercise.rule != "sentences"; }
 };
 void for_each_setting(auto&& visit, RuleData& data) {
-  std::vector<std::string> rules(exercise_rules.begin(), exercise_rules.end());
+  std::vector<std::string> rules = exercise_rules();
   rules.insert(rules.begin(), "sentences");
   visit(data.exercise.rule, "rule", rules,
         "Without data: sentences of English, or exercises in recalling, copying, memorizing or tracking a "

@@ -148,9 +148,9 @@ TEST_CASE("exercises: sizes that a rule cannot have are refused") {
                        Error);
   CHECK_THROWS_WITH_AS(completed({.rule = "fuzzy_recall", .length = 20}), doctest::Contains("at least 21"),
                        Error);
-  for (const std::string_view rule : exercise_rules)  // the smallest
+  for (const std::string& rule : exercise_rules())  // the smallest
     for (std::int64_t length = 1;; ++length) {
-      ExerciseOptions options{.rule = std::string(rule), .length = length};
+      ExerciseOptions options{.rule = rule, .length = length};
       const bool has_pairs = rule == "mqar" || rule == "selective_copying";
       if (has_pairs) options.pairs = 1;
       if (rule != "parity" && rule != "s5") options.vocabulary = 16;
@@ -166,10 +166,10 @@ TEST_CASE("exercises: sizes that a rule cannot have are refused") {
 
 TEST_CASE("exercises: a run of each rule is trained, measured and asked") {
   const TaskEntry& entry = task_entry("language_model");
-  for (const std::string_view rule : exercise_rules) {
-    CAPTURE(std::string(rule));
+  for (const std::string& rule : exercise_rules()) {
+    CAPTURE(rule);
     const TemporaryFolder folder;
-    const std::string chosen = "data.rule=" + std::string(rule);
+    const std::string chosen = "data.rule=" + rule;
     std::string expected;
     for (const char* threads : {"threads=1", "threads=3"}) {
       const Settings settings = small_settings_of(
