@@ -162,14 +162,18 @@ std::vector<ComparisonCell> plan_cells(const ComparisonPlan& plan) {
     if (!one.attention.empty()) choose_attentions(settings, plan.entry.stacks, {.attention = one.attention});
     assign(true);
     std::string choice = one.attention;
-    for (std::size_t i = 0; i < one.values.size(); ++i)
-      if (plan.settings[i].values.size() > 1)
-        choice += concat_text(choice.empty() ? "" : ", ", names[i], "=", one.values[i]);
+    ChoiceValues varied;
+    if (attentions.size() > 1) varied.emplace_back("attention", one.attention);
+    for (std::size_t i = 0; i < one.values.size(); ++i) {
+      if (plan.settings[i].values.size() < 2) continue;
+      choice += concat_text(choice.empty() ? "" : ", ", names[i], "=", one.values[i]);
+      varied.emplace_back(names[i], one.values[i]);
+    }
     const std::string folder = choice.empty() ? "as_set" : folder_name(choice);
     if (choice.empty()) choice = "as set";
     for (const std::int64_t seed : plan.seeds) {
       settings.set("seed", std::to_string(seed), "seeds");
-      cells.push_back({choice, concat_text(folder, "-seed", seed), seed, settings});
+      cells.push_back({choice, concat_text(folder, "-seed", seed), seed, settings, "", varied});
     }
   }
   return cells;

@@ -400,7 +400,8 @@ Comparison compare(const ComparisonPlan& plan, const fs::path& folder, const Cel
           failed.push_back({.choice = row.choice,
                             .results = {},
                             .failures = {concat_text(failure, " (in a training of ", steps, " steps)")},
-                            .difference = {}});
+                            .difference = {},
+                            .values = row.values});
       found.cells = cells_of_best(found.cells, rows);
       check(!found.cells.empty(), "no choice could be measured after ", steps, " steps; their folders in ",
             folder, " say why");

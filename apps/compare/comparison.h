@@ -41,6 +41,9 @@ struct ComparisonPlan {
   bool halving = false;  ///< short runs select the choices to train fully (halving_steps)
 };
 
+/// The values of a choice that differ between choices, by name: "attention" or a setting.
+using ChoiceValues = std::vector<std::pair<std::string, std::string>>;
+
 /// One training of a comparison.
 struct ComparisonCell {
   std::string choice;  ///< "fastformer, model.width=64"; the same for all seeds
@@ -48,6 +51,7 @@ struct ComparisonCell {
   std::int64_t seed = 1;
   Settings settings;
   std::string part = {};  ///< evaluated part; "": "test", or "valid" if there is no test part
+  ChoiceValues values = {};
 };
 
 /// Returns all cells, choice by choice, in the order of the plan. Throws a SettingsError for invalid settings,
@@ -143,6 +147,7 @@ struct ComparisonRow {
   /// The difference from the first row; none for the first row and if there is nothing to compare.
   std::optional<Difference> difference;
   bool measured_elsewhere = false;  ///< evaluated on other examples than the first row
+  ChoiceValues values = {};
 };
 
 /// Returns the rows in the order of the cells. `results[i]` belongs to `cells[i]` and is empty if
@@ -150,8 +155,9 @@ struct ComparisonRow {
 std::vector<ComparisonRow> comparison_rows(std::span<const ComparisonCell> cells,
                                            std::span<const std::optional<CellResult>> results);
 
-/// Returns the table: metrics with their spread, the difference from the first row, and costs, with
-/// notes below.
+/// Returns the table, best first (best_choices()): a column for each thing that varies, metrics with their
+/// spread, the difference from the first row of the plan, and costs. Below it are notes and, if several things
+/// vary, how much each matters.
 std::string comparison_text(std::span<const ComparisonRow> rows);
 std::string comparison_markdown(std::span<const ComparisonRow> rows);
 /// Returns the measured choices, best first: by the first metric on the validation part or, without one, on
@@ -179,8 +185,8 @@ struct Comparison {
 Comparison compare(const ComparisonPlan& plan, const std::filesystem::path& folder,
                    const CellTrainer& train_cells, const std::function<void(std::string_view)>& say);
 
-/// Returns a self-contained page for a comparison: the table, quality against cost, and the learning curves
-/// of all choices. `progress[i]` belongs to one seed of row i, or is empty.
+/// Returns a self-contained page for a comparison: the tables, quality against each number that varies and
+/// against cost, and the learning curves of all choices. `progress[i]` belongs to one seed of row i, or is empty.
 std::string comparison_html(std::string_view title, std::span<const ComparisonRow> rows,
                             std::span<const std::vector<Progress>> progress);
 

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <map>
 #include <numeric>
 #include <tuple>
 
@@ -78,6 +80,24 @@ std::vector<double> mean_losses(std::span<const CellResult> results) {
   return losses;
 }
 
+/// Returns the measured choices, best first.
+std::vector<const ComparisonRow*> ranked_rows(std::span<const ComparisonRow> rows) {
+  std::vector<const ComparisonRow*> ranked;
+  for (const ComparisonRow& row : rows)
+    if (const auto losses = mean_losses(row.results); !losses.empty() && std::isfinite(losses.front()))
+      ranked.push_back(&row);
+  std::ranges::stable_sort(ranked, {}, [](const ComparisonRow* row) { return mean_losses(row->results); });
+  return ranked;
+}
+
+/// Returns all choices, best first, then those that cannot be ranked.
+std::vector<const ComparisonRow*> sorted_rows(std::span<const ComparisonRow> rows) {
+  std::vector<const ComparisonRow*> sorted = ranked_rows(rows);
+  for (const ComparisonRow& row : rows)
+    if (std::ranges::count(sorted, &row) == 0) sorted.push_back(&row);
+  return sorted;
+}
+
 /// Returns whether a choice was measured on the validation part.
 bool has_validation(const ComparisonRow& row) {
   return !row.results.empty() && !row.results.front().validation.empty();
@@ -92,23 +112,65 @@ Json spread_json(const Spread& spread) {
   return {{"mean", spread.mean}, {"deviation", spread.deviation}};
 }
 
-/// Returns the cells of the table, header first. A choice without results has two cells, the second
+/// Returns the value by which choices are ranked, and its spread over the seeds.
+Spread ranking_spread(const ComparisonRow& row) {
+  const auto metrics = has_validation(row) ? &CellResult::validation : &CellResult::metrics;
+  return metric_spread(row, (row.results.front().*metrics).front().name, metrics);
+}
+
+std::string ranking_name(const ComparisonRow& row) {
+  return concat_text(has_validation(row) && row.results.front().part != "valid" ? "valid " : "",
+                     row.results.front().metrics.front().name);
+}
+
+/// Returns the last parts of a setting's name that tell it from the others.
+std::string short_name(const std::string& name, const ChoiceValues& all) {
+  for (std::size_t dot = name.rfind('.'); dot != std::string::npos && dot > 0;
+       dot = name.rfind('.', dot - 1)) {
+    const auto ends_alike = [&](const auto& other) { return other.first.ends_with(name.substr(dot)); };
+    if (std::ranges::count_if(all, ends_alike) == 1) return name.substr(dot + 1);
+  }
+  return name;
+}
+
+using TableLines = std::vector<std::vector<std::string>>;
+
+/// Returns the names of the choices in legends, best first: what varies, or numbers if it is more than one
+/// thing.
+std::vector<std::string> short_choices(std::span<const ComparisonRow* const> sorted) {
+  std::vector<std::string> names;
+  for (const ComparisonRow* row : sorted)
+    names.push_back(row->values.size() > 1 ? std::to_string(names.size() + 1)
+                                           : unicode::message_line(row->choice));
+  return names;
+}
+
+/// Returns the cells of the table, header first. A choice without results has one cell for all its metrics,
 /// with the reason.
-std::vector<std::vector<std::string>> comparison_table(std::span<const ComparisonRow> rows) {
+TableLines comparison_table(std::span<const ComparisonRow> rows) {
   std::vector<std::string> metrics;
   if (const CellResult* const result = any_result(rows))
     for (const Metric& metric : result->metrics) metrics.push_back(metric.name);
   const bool has_both = std::ranges::any_of(rows, [](const ComparisonRow& row) {
     return has_validation(row) && row.results.front().part != "valid";
   });
+  const auto sorted = sorted_rows(rows);
+  const std::vector<std::string> names = short_choices(sorted);
+  const ChoiceValues no_values, &varied = rows.empty() ? no_values : rows.front().values;
   std::vector<std::string> head = {"choice"};
+  if (varied.size() > 1)
+    for (const auto& [name, value] : varied) head.push_back(short_name(name, varied));
   if (has_both) head.push_back("valid " + metrics.front());
   head.insert(head.end(), metrics.begin(), metrics.end());
   head.insert(head.end(), {"from the first", "seeds", "parameters"});
   for (const Cost& cost : costs) head.emplace_back(cost.column);
-  std::vector<std::vector<std::string>> lines = {head};
-  for (const ComparisonRow& row : rows) {
-    std::vector<std::string> line = {unicode::message_line(row.choice)};
+  TableLines lines = {head};
+  const std::size_t ranked = ranked_rows(rows).size();
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    const ComparisonRow& row = *sorted[i];
+    std::vector<std::string> line = {names[i] + (i == 0 && ranked > 1 ? " (best)" : "")};
+    if (varied.size() > 1)
+      for (const auto& [name, value] : row.values) line.push_back(unicode::message_line(value));
     if (row.results.empty()) {
       line.push_back(row.failures.empty()
                          ? "not trained yet"
@@ -119,7 +181,7 @@ std::vector<std::vector<std::string>> comparison_table(std::span<const Compariso
     if (has_both)
       line.push_back(spread_text(row, metric_spread(row, metrics.front(), &CellResult::validation)));
     for (const std::string& metric : metrics) line.push_back(spread_text(row, metric_spread(row, metric)));
-    line.push_back(row.difference ? difference_text(*row.difference) : "");
+    line.push_back(row.difference ? difference_text(*row.difference) : &row == rows.data() ? "first" : "");
     line.push_back(std::to_string(row.results.size()) +
                    (row.failures.empty() ? "" : concat_text(", ", row.failures.size(), " failed")) +
                    (row.missing == 0 ? "" : concat_text(", ", row.missing, " missing")));
@@ -129,6 +191,80 @@ std::vector<std::vector<std::string>> comparison_table(std::span<const Compariso
     lines.push_back(std::move(line));
   }
   return lines;
+}
+
+/// A group of choices with alike values of something that varies.
+struct ValueGroup {
+  std::string values;
+  double sum = 0;
+  std::int64_t count = 0;
+};
+
+/// Returns the groups of choices by one of their values: three groups of near numbers if there are more than
+/// four numbers, otherwise one for each value.
+std::vector<ValueGroup> groups_by_value(std::span<const ComparisonRow* const> ranked, std::size_t which) {
+  std::vector<std::pair<double, const ComparisonRow*>> order;
+  std::map<std::string, double> values;
+  for (const ComparisonRow* row : ranked) {
+    const std::string& value = row->values[which].second;
+    order.emplace_back(parsed_number(value).value_or(std::nan("")), row);
+    values.emplace(value, order.back().first);
+  }
+  const bool are_numbers =
+                 std::ranges::none_of(values, [](const auto&one) { return std::isnan(one.second); }),
+             are_near = are_numbers && values.size() > 4;
+  if (are_numbers) std::ranges::stable_sort(order, {}, [](const auto& one) { return one.first; });
+  std::vector<ValueGroup> groups;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const std::string& value = order[i].second->values[which].second;
+    auto group = std::ranges::find(groups, value, &ValueGroup::values);
+    if (are_near) {
+      if (i * 3 / order.size() == groups.size()) groups.push_back({value});
+      group = std::prev(groups.end());
+      const bool ends = i + 1 == order.size() || (i + 1) * 3 / order.size() == groups.size();
+      if (ends && value != group->values) group->values += " to " + value;
+    } else if (group == groups.end()) {
+      group = groups.insert(groups.end(), {value});
+    }
+    group->sum += ranking_spread(*order[i].second).mean;
+    ++group->count;
+  }
+  return groups;
+}
+
+/// Returns a table of how much everything that varies matters, header first: the share of the variance between
+/// the choices that lies between the means of its values, and the share to expect if it does not matter. Empty if fewer than two things vary, or the choices
+/// are fewer than four or all alike.
+TableLines effects_table(std::span<const ComparisonRow> rows) {
+  const auto ranked = ranked_rows(rows);
+  if (ranked.size() < 4 || ranked.front()->values.size() < 2) return {};
+  double mean = 0, all = 0;
+  for (const ComparisonRow* row : ranked)
+    mean += ranking_spread(*row).mean / static_cast<double>(ranked.size());
+  for (const ComparisonRow* row : ranked) all += std::pow(ranking_spread(*row).mean - mean, 2);
+  if (!(all > 0)) return {};
+  std::vector<std::pair<double, std::vector<std::string>>> lines;
+  const ChoiceValues& varied = ranked.front()->values;
+  for (std::size_t which = 0; which < varied.size(); ++which) {
+    double between = 0;
+    std::string means;
+    const std::vector<ValueGroup> groups = groups_by_value(ranked, which);
+    for (const ValueGroup& group : groups) {
+      const auto count = static_cast<double>(group.count);
+      between += count * std::pow(group.sum / count - mean, 2);
+      means += concat_text(means.empty() ? "" : ", ", unicode::message_line(group.values), ": ",
+                           formatted("%.4g", group.sum / count));
+    }
+    const double by_chance = static_cast<double>(groups.size() - 1) / static_cast<double>(ranked.size() - 1);
+    lines.push_back({between,
+                     {short_name(varied[which].first, varied), formatted("%.0f %%", 100 * between / all),
+                      formatted("%.0f %%", 100 * by_chance), means}});
+  }
+  std::ranges::stable_sort(lines, std::greater(), [](const auto& line) { return line.first; });
+  TableLines table = {{"what matters", "share of the variance", "by chance",
+                       concat_text("mean ", ranking_name(*ranked.front()), " by value")}};
+  for (auto& [between, line] : lines) table.push_back(std::move(line));
+  return table;
 }
 
 /// Returns the notes below the table.
@@ -143,10 +279,10 @@ std::string comparison_notes(std::span<const ComparisonRow> rows) {
           .append(" was measured on other examples than the first, so there is no difference to report\n");
   for (const ComparisonRow& row : rows)
     if (row.difference) {
-      text += concat_text(
-          "from the first: the difference in ", row.results.front().examples.metric,
-          " on the same examples; *: significant at 5 %, over examples and seeds (paired bootstrap)\n",
-          row.difference->over_seeds ? "" : "no star with fewer than three seeds\n");
+      text += concat_text("from the first: the difference in ", row.results.front().examples.metric,
+                          " from the row marked \"first\", on the same examples; *: significant at 5 %, over "
+                          "examples and seeds (paired bootstrap)\n",
+                          row.difference->over_seeds ? "" : "no star with fewer than three seeds\n");
       break;
     }
   const std::vector<std::string> best = best_choices(rows);
@@ -228,7 +364,7 @@ std::vector<ComparisonRow> comparison_rows(std::span<const ComparisonCell> cells
   std::vector<ComparisonRow> rows;
   for (std::size_t i = 0; i < cells.size(); ++i) {
     if (rows.empty() || rows.back().choice != cells[i].choice)
-      rows.push_back({cells[i].choice, {}, {}, 0, {}});
+      rows.push_back({cells[i].choice, {}, {}, 0, {}, false, cells[i].values});
     ComparisonRow& row = rows.back();
     if (!results[i])
       ++row.missing;
@@ -260,12 +396,14 @@ std::vector<ComparisonRow> comparison_rows(std::span<const ComparisonCell> cells
   return rows;
 }
 
-std::string comparison_text(std::span<const ComparisonRow> rows) {
-  const auto lines = comparison_table(rows);
+namespace {
+
+std::string text_table(const TableLines& lines) {
   std::vector<std::size_t> widths(lines.front().size(), 0);
   for (const auto& line : lines)
-    for (std::size_t c = 0; c < (line.size() == widths.size() ? line.size() : 1); ++c)
-      widths[c] = std::max(widths[c], line[c].size());
+    for (std::size_t c = 0; c < line.size(); ++c)
+      if (line.size() == widths.size() || c + 1 < line.size())
+        widths[c] = std::max(widths[c], line[c].size());
   std::string text;
   for (const auto& line : lines) {
     std::string row;
@@ -275,11 +413,10 @@ std::string comparison_text(std::span<const ComparisonRow> rows) {
           .append(widths[c] - std::min(widths[c], line[c].size()), ' ');
     text += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
   }
-  return text + "\n" + comparison_notes(rows);
+  return text + "\n";
 }
 
-std::string comparison_markdown(std::span<const ComparisonRow> rows) {
-  auto lines = comparison_table(rows);
+std::string markdown_table(TableLines lines) {
   const std::size_t columns = lines.front().size();
   std::string text;
   for (auto& line : lines) {
@@ -295,16 +432,35 @@ std::string comparison_markdown(std::span<const ComparisonRow> rows) {
     for (std::size_t c = 1; c < columns; ++c) text += "---:|";
     text += "\n";
   }
-  return text + "\n" + comparison_notes(rows);
+  return text + "\n";
+}
+
+/// Returns the tables, each by format(table), with the notes.
+template <class Format>
+std::string formatted_comparison(std::span<const ComparisonRow> rows, const Format& format) {
+  const TableLines effects = effects_table(rows);
+  return format(comparison_table(rows)) + (effects.empty() ? "" : format(effects)) + comparison_notes(rows);
+}
+
+}  // namespace
+
+std::string comparison_text(std::span<const ComparisonRow> rows) {
+  return formatted_comparison(rows, text_table);
+}
+
+std::string comparison_markdown(std::span<const ComparisonRow> rows) {
+  return formatted_comparison(rows, markdown_table);
 }
 
 std::string comparison_json_lines(std::span<const ComparisonRow> rows) {
   std::string text;
   for (const ComparisonRow& row : rows) {
     Json line = {{"choice", row.choice},
+                 {"values", Json::object()},
                  {"seeds", row.results.size()},
                  {"failures", row.failures},
                  {"missing", row.missing}};
+    for (const auto& [name, value] : row.values) line["values"][name] = value;
     if (!row.results.empty()) {
       line["part"] = row.results.front().part;
       for (const Metric& metric : row.results.front().metrics)
@@ -328,13 +484,8 @@ std::string comparison_json_lines(std::span<const ComparisonRow> rows) {
 }
 
 std::vector<std::string> best_choices(std::span<const ComparisonRow> rows) {
-  std::vector<const ComparisonRow*> order;
-  for (const ComparisonRow& row : rows)
-    if (const auto losses = mean_losses(row.results); !losses.empty() && std::isfinite(losses.front()))
-      order.push_back(&row);
-  std::ranges::stable_sort(order, {}, [](const ComparisonRow* row) { return mean_losses(row->results); });
   std::vector<std::string> best;
-  for (const ComparisonRow* row : order) best.push_back(row->choice);
+  for (const ComparisonRow* row : ranked_rows(rows)) best.push_back(row->choice);
   return best;
 }
 
@@ -353,6 +504,48 @@ std::vector<std::size_t> best_cells(std::span<const ComparisonCell> cells,
   return order;
 }
 
+namespace {
+
+/// Returns a point of a chart: a choice's mean quality at x, between the ends of its deviation over the seeds.
+Json chart_point(const ComparisonRow& row, double x, const Spread& quality) {
+  const double deviation = row.results.size() > 1 ? quality.deviation : 0;
+  if (!std::isfinite(x) || !std::isfinite(quality.mean)) return Json::array();
+  return {{x, quality.mean, quality.mean - deviation, quality.mean + deviation}};
+}
+
+Json marks_chart(const std::string& metric, const std::string& x, Json series) {
+  return {{"kind", "marks"},
+          {"title", concat_text(metric, " against ", x)},
+          {"x", x},
+          {"y", metric},
+          {"series", std::move(series)}};
+}
+
+/// Returns a chart for each number that varies.
+Json setting_charts(std::span<const ComparisonRow> rows) {
+  Json charts = Json::array();
+  const auto ranked = ranked_rows(rows);
+  const std::size_t count = ranked.empty() ? 0 : ranked.front()->values.size();
+  for (std::size_t which = 0; which < count; ++which) {
+    double low = std::numeric_limits<double>::infinity(), high = -low;
+    Json points = Json::array();
+    for (const ComparisonRow* row : ranked) {
+      const double x = parsed_number(row->values[which].second).value_or(std::nan(""));
+      for (const Json& point : chart_point(*row, x, ranking_spread(*row))) points.push_back(point);
+      low = std::min(low, x);
+      high = std::max(high, x);
+    }
+    if (points.size() < ranked.size()) continue;  // names
+    const ChoiceValues& varied = ranked.front()->values;
+    charts.push_back(marks_chart(ranking_name(*ranked.front()), short_name(varied[which].first, varied),
+                                 {{{"name", ""}, {"points", std::move(points)}}}));
+    charts.back()["log"] = low > 0 && high >= 10 * low;
+  }
+  return charts;
+}
+
+}  // namespace
+
 std::string comparison_html(std::string_view title, std::span<const ComparisonRow> rows,
                             std::span<const std::vector<Progress>> progress) {
   auto table = comparison_table(rows);
@@ -363,26 +556,26 @@ std::string comparison_html(std::string_view title, std::span<const ComparisonRo
   if (!measured || measured->metrics.empty()) return page::html({{"title", title}, {"sections", sections}});
 
   const std::string metric = measured->metrics.front().name;
+  if (const TableLines effects = effects_table(rows); !effects.empty())
+    sections.push_back({{"title", "What matters"}, {"compact", effects}});
+  const auto sorted = sorted_rows(rows);
+  if (Json charts = setting_charts(rows); !charts.empty())
+    sections.push_back({{"title", "Quality against settings"}, {"charts", std::move(charts)}});
+  const std::vector<std::string> names = short_choices(sorted);
   Json charts = Json::array();
   for (const auto& [name, cost] :
        {std::pair("training time in seconds", costs[1]), {"peak memory in MB", costs[2]}}) {
     Json series = Json::array();  // for each row, in order, so that colours are the same in all charts
-    for (const ComparisonRow& row : rows) {
-      Json points = Json::array();
-      for (const CellResult& result : row.results) {
-        const double x = cost.scale * cost.figure(result), y = result.metrics.front().value;
-        if (std::isfinite(x) && std::isfinite(y)) points.push_back({x, y});
-      }
-      series.push_back({{"name", row.choice}, {"points", std::move(points)}});
+    for (std::size_t i = 0; i < sorted.size(); ++i) {
+      const double x = cost.scale * spread_over(*sorted[i], cost.figure).mean;
+      series.push_back(
+          {{"name", names[i]}, {"points", chart_point(*sorted[i], x, metric_spread(*sorted[i], metric))}});
     }
-    charts.push_back({{"kind", "marks"},
-                      {"title", concat_text(metric, " against ", name)},
-                      {"x", name},
-                      {"y", metric},
-                      {"series", std::move(series)}});
+    charts.push_back(marks_chart(metric, name, std::move(series)));
   }
   std::vector<page::RunRecords> runs;
-  for (std::size_t i = 0; i < rows.size(); ++i) runs.push_back({rows[i].choice, progress[i]});
+  for (std::size_t i = 0; i < sorted.size(); ++i)
+    runs.push_back({names[i], progress[static_cast<std::size_t>(sorted[i] - rows.data())]});
   sections.push_back({{"title", "Quality against cost"}, {"charts", std::move(charts)}});
   sections.push_back({{"title", "Curves, one seed each"}, {"curves", page::curves(runs)}});
   return page::html({{"title", title}, {"sections", std::move(sections)}});

@@ -419,8 +419,8 @@ heed_status heed_cross_validate(const char* task, const char* settings, const he
 /// `settings`: as for heed_train(); and "attention" (a list of names), "grid" (varied settings:
 /// lists of values by name, or {"low": number, "high": number}), "seeds" (a list), "random" (the
 /// number of combinations to draw; ranges need it) and "halving" (short trainings choose which are
-/// trained in full). `out`: an object with "rows" (for each choice its metrics, costs and the
-/// difference from the first), "runs" (choice, seed and folder of each, best first by the
+/// trained in full). `out`: an object with "rows" (for each choice its values, metrics, costs and
+/// the difference from the first), "runs" (choice, seed and folder of each, best first by the
 /// validation part; without one, by the test part), "text" and "markdown" (tables). Otherwise as
 /// heed_train().
 heed_status heed_compare_trainings(const char* task, const char* settings, const heed_examples* examples,

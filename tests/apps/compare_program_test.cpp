@@ -185,8 +185,13 @@ TEST_CASE("comparison: the validation part chooses, and the table shows it besid
   CHECK(best_cells(cells, rows, results) == std::vector<std::size_t>{7, 6, 5, 3, 2, 1, 0, 4});
   CHECK(contains(comparison_text(rows), "valid accuracy"));
   CHECK(contains(comparison_text(rows), concat_text("best by accuracy on the valid part: ", last)));
-  CHECK(contains(comparison_markdown(rows), "| valid accuracy | accuracy |"));
+  CHECK(contains(comparison_markdown(rows), "| choice | width | norm | valid accuracy | accuracy |"));
+  CHECK(contains(comparison_markdown(rows), "| 1 (best) | 32 | post |"));
+  CHECK(contains(comparison_markdown(rows), "\n| 4 | 16 | pre | 0.025 "));  // the first of the plan
+  CHECK(
+      contains(comparison_text(rows), "width         86 %                   33 %       16: 0.075, 32: 0.25"));
   const Json line = json_lines(comparison_json_lines(rows)).front();
+  CHECK(line["values"] == Json({{"model.width", "16"}, {"model.norm", "pre"}}));
   CHECK(line["validation"]["accuracy"]["mean"] == doctest::Approx(0.025));
   CHECK(line["validation"]["loss"]["mean"] == doctest::Approx(9.5));
 

@@ -97,6 +97,19 @@ const crosshair = {id: "crosshair", afterDatasetsDraw(chart) {
   ctx.stroke();
   ctx.restore();
 }};
+// Lines from the low to the high end of each mark.
+const errorBars = {id: "errorBars", afterDatasetsDraw({ctx, data, scales}) {
+  ctx.save();
+  for (const set of data.datasets) for (const {x, low, high} of set.hidden ? [] : set.data) {
+    if (!(high > low)) continue;
+    const across = scales.x.getPixelForValue(x);
+    ctx.strokeStyle = set.borderColor;
+    ctx.beginPath();
+    ctx.moveTo(across, scales.y.getPixelForValue(low)); ctx.lineTo(across, scales.y.getPixelForValue(high));
+    ctx.stroke();
+  }
+  ctx.restore();
+}};
 // Exponential moving average: after a twentieth of the points a value has half its weight.
 const smoothed = points => {
   const keep = Math.pow(0.5, Math.min(1, 20 / points.length));
@@ -200,7 +213,7 @@ class Charts {
   datasets({kind, series}, hidden) {
     const lines = kind === "lines", most = Math.max(...series.map(one => one.points.length));
     return series.flatMap((one, i) => {
-      const color = css(`--s${i % 8}`), points = one.points.map(p => ({x: lines && this.byTime ? p[2] : p[0], y: p[1], step: p[0], seconds: p[2]}));
+      const color = css(`--s${i % 8}`), points = one.points.map(p => lines ? {x: this.byTime ? p[2] : p[0], y: p[1], step: p[0], seconds: p[2]} : {x: p[0], y: p[1], low: p[2], high: p[3]});
       const set = {label: one.name, series: i, data: points, hidden: hidden.has(i), borderColor: color, backgroundColor: color,
         borderWidth: 1.6, borderDash: i < 8 ? [] : [6, 3], pointRadius: lines && most > 40 ? 0 : lines ? 2.5 : 5, pointHoverRadius: 5};
       if (!lines || !this.smooth || points.length < 3) return set;
@@ -209,7 +222,7 @@ class Charts {
   }
   config(data, hidden) {
     const {kind, x, y, series} = data, {type, selects, place, label} = KINDS[kind], lines = kind === "lines";
-    const values = series.flatMap((one, i) => hidden.has(i) ? [] : one.points.map(p => p[1]));
+    const values = series.flatMap((one, i) => hidden.has(i) ? [] : lines ? one.points.map(p => p[1]) : one.points.flatMap(p => p.slice(1)));
     const low = Math.min(...values), high = Math.max(...values), isLog = lines && this.log && values.length > 0 && low > 0 && high > 2 * low;
     const color = css("--muted"), grid = {color: css("--grid"), borderColor: css("--line-soft")};
     const ticks = {color, maxRotation: 0, autoSkipPadding: 14}, title = text => ({display: true, text, color});
@@ -218,7 +231,7 @@ class Charts {
       const step = Math.abs(all[1]?.value - all[0].value) || 1;
       return figures(value, Math.min(Math.max(Math.ceil(Math.log10(Math.max(Math.abs(value), step) / step)) + 1, 3), 12));
     };
-    const xScale = {type: "linear", ticks: lines ? {precision: 0, ...this.byTime && {callback: clock}} : {}};
+    const xScale = {type: data.log ? "logarithmic" : "linear", ticks: lines ? {precision: 0, ...this.byTime && {callback: clock}} : {}};
     const yScale = isLog
       ? {type: "logarithmic", ticks: {autoSkip: false, callback: v => (high < 100 * low ? /^[1235]/ : /^1/).test(v.toExponential()) ? figures(v, 5) : ""}}
       : {type: "linear", ...range(values, lines && SHARES.has(y))};
@@ -226,7 +239,7 @@ class Charts {
     return {
       type,
       data: {datasets},
-      plugins: [crosshair],
+      plugins: [crosshair, errorBars],
       options: {
         parsing: false,
         interaction: {mode: selects, intersect: false},

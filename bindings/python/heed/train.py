@@ -169,7 +169,7 @@ class Comparison:
 
     def __init__(self, found: Dict[str, Any], folder: str) -> None:
         self.folder = folder  #: The folder of the runs.
-        #: "choice", "metrics", their "part", "validation" (the metrics there), "difference" from the first, costs.
+        #: "choice", its "values", "metrics", their "part", "validation" (the metrics there), "difference", costs.
         self.rows: List[Dict[str, Any]] = found["rows"]
         self._found = found
 
