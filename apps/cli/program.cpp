@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "commit.h"
 #include "heed/apps/cli/program.h"
 #include "heed/apps/data/text_file.h"
 #include "heed/base/file.h"
@@ -291,7 +292,9 @@ int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::fu
   ::operator delete(::operator new (std::size_t{1} << 20));  // room for exceptions and their messages
   std::set_new_handler(nullptr);
   try {
-    app.set_version_flag("--version", concat_text("heed ", version));
+    constexpr std::string_view commit = HEED_COMMIT;
+    app.set_version_flag("--version",
+                         concat_text("heed ", version, commit.empty() ? "" : concat_text(" (", commit, ")")));
     set_formatter(app, std::make_shared<HelpFormatter>());
     if (!list_commands(app).empty()) app.require_subcommand(1);
     int status = exit_success;
