@@ -153,11 +153,6 @@ struct ExchangeFlags {
   TextFlag out, dtype;
 };
 
-StoredFloat stored_float(const std::string& name) {
-  check_name("--dtype", name, {"f32", "f16", "bf16"});
-  return name == "f32" ? StoredFloat::f32 : name == "f16" ? StoredFloat::f16 : StoredFloat::bf16;
-}
-
 int print(const ExchangeReport& report, const std::string& out) {
   for (const std::string& text : report.remarks) print_message("heed", text);
   std::cout << report.architecture << ", " << report.task << " run, " << report.parameters

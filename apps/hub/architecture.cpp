@@ -345,7 +345,8 @@ Json published_ends(const RunContent& run) {
   return run.ends.size() == 1 ? Json(run.ends[0]) : Json(run.ends);
 }
 
-void check_fits(std::string_view layout, const Json& model, const Json& fixed, const Json& allowed) {
+void check_fits(std::string_view layout, const Json& model, const Json& fixed, const Json& allowed,
+                std::string_view advice) {
   std::vector<std::string> misfits;
   const auto check_setting = [&](const std::string& name, const Json& values) {
     if (!model.contains(name) || std::ranges::count(values, model[name]) > 0) return;
@@ -357,7 +358,7 @@ void check_fits(std::string_view layout, const Json& model, const Json& fixed, c
   for (const auto& [name, value] : fixed.items()) check_setting(name, Json::array({value}));
   for (const auto& [name, values] : allowed.items()) check_setting(name, values);
   check(misfits.empty(), "the layout of ", layout,
-        " does not support these settings of the run: ", listed(misfits));
+        " does not support these settings of the run: ", listed(misfits), advice);
 }
 
 bool ties_output(ImportPlan& plan, const Config& config, const Tensors& tensors, const std::string& map,

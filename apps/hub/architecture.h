@@ -172,7 +172,9 @@ Json published_members(const Json& model, std::span<const ConfigMember> members)
 
 /// Throws an Error listing the "model" settings whose value the layout cannot express: other than `fixed`,
 /// which an import sets, and for others none of the list in `allowed`. Settings that do not exist are ignored.
-void check_fits(std::string_view layout, const Json& model, const Json& fixed, const Json& allowed);
+/// `advice` ends the message.
+void check_fits(std::string_view layout, const Json& model, const Json& fixed, const Json& allowed,
+                std::string_view advice = "");
 /// The activations of feed-forward layers without a gate, for check_fits().
 inline const Json classic_activations = {"relu", "gelu", "gelu_tanh", "silu"};
 

@@ -335,7 +335,8 @@ ExportPlan export_bert(RunContent run) {
   if (has_classes) allowed.update({{"pooling", Json::array({"first"})}, {"pooler", Json::array({"tanh"})}});
   allowed["activation"] = classic_activations;
   allowed[has_head ? "decoder_attention" : "encoder_attention"] = Json::array({"dot_product"});
-  check_fits("BERT", model, encoder_settings, allowed);
+  check_fits("BERT", model, encoder_settings, allowed,
+             has_classes ? "; training.exportable trains one that fits" : "");
   const NoGrad no_grad;
   const auto layers = model.at(has_head ? "decoder_layers" : "encoder_layers").get<std::int64_t>();
   const bool tied = !has_head || model.at("tie_embeddings") != "none";

@@ -5,6 +5,7 @@
 #include "heed/apps/tasks/recipe.h"
 #include "heed/base/file.h"
 #include "heed/base/json.h"
+#include "heed/base/names.h"
 #include "heed/models/layers.h"
 #include "heed/text/tokenizer.h"
 #include "heed/training/checkpoint.h"
@@ -144,6 +145,11 @@ ExchangeReport export_run(const std::filesystem::path& path, const std::filesyst
   });
   return {
       std::string(architecture.name), std::string(run.task_name()), run.task().model().parameter_count(), {}};
+}
+
+StoredFloat stored_float(const std::string& dtype) {
+  check_name("dtype", dtype, {"f32", "f16", "bf16"});
+  return dtype == "f32" ? StoredFloat::f32 : dtype == "f16" ? StoredFloat::f16 : StoredFloat::bf16;
 }
 
 std::map<std::string, Tensor> published_tensors(Run& run, const std::map<std::string, Tensor>& ours) {

@@ -37,6 +37,9 @@ ExchangeReport import_run(const std::filesystem::path& folder, const std::filesy
 ExchangeReport export_run(const std::filesystem::path& run, const std::filesystem::path& out,
                           StoredFloat stored = StoredFloat::f32);
 
+/// Returns the type that is called "f32", "f16" or "bf16". Throws a SettingsError for another name.
+StoredFloat stored_float(const std::string& dtype);
+
 /// Converts gradients of a run's weights to the published layout of the run; for tests.
 std::map<std::string, Tensor> published_tensors(Run& run, const std::map<std::string, Tensor>& ours);
 

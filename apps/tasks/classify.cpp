@@ -58,6 +58,7 @@ Settings classify_settings(bool own_data) {
   declare_model(settings, {.width = 128, .feed_forward = 256, .encoder_layers = 2}, Stacks::encoder,
                 /*has_sparse_features=*/true);
   declare_training(settings, class_metrics);
+  settings.declare("training", ExportableTraining());
   settings.declare("training", ClassSettings());
   settings.declare("prediction", PredictionSettings{.what = "Examples"});
   if (own_data) settings.change_defaults(for_labelled_texts);

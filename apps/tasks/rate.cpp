@@ -51,6 +51,7 @@ Settings rate_settings(bool own_data) {
                 /*has_sparse_features=*/true);
   settings.declare("model", PairModel());
   declare_training(settings, error_metrics, /*smooths=*/false);
+  settings.declare("training", ExportableTraining());
   settings.declare("prediction", PredictionSettings());
   settings.change_defaults(own_data ? for_labelled_texts : for_numbers);
   return settings;

@@ -197,6 +197,16 @@ void for_each_setting(auto&& visit, TrainingSettings& training) {
   visit(training.keep_best_by, "keep_best_by", training.metrics, "Metric that selects the best weights");
 }
 
+/// The setting "training.exportable" of tasks whose models have a published layout with a head.
+struct ExportableTraining {
+  bool exportable = false;
+};
+void for_each_setting(auto&& visit, ExportableTraining& training) {
+  visit(training.exportable, "exportable",
+        "Train a model that heed export can write: BERT's, without a linear part",
+        {.changes = Changes::never});
+}
+
 /// Splits a list such as training.freeze into its parts.
 std::vector<std::string> split_at_commas(const std::string& list);
 

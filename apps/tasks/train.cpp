@@ -99,16 +99,41 @@ Settings with_given(Settings settings, const TaskEntry& entry, const GivenSettin
   return settings;
 }
 
+/// The settings that training.exportable fixes: of every model, and of one that does not start from a run.
+const Json exportable_heads = Json::parse(R"({"model.sparse_features": 0, "model.local_width": 0,
+                                              "model.pooling": "first", "model.pooler": "tanh"})"),
+           exportable_bodies = Json::parse(R"({"model.norm": "post", "model.norm_kind": "layer",
+                                               "model.positions": "learned", "model.embedding_norm": true,
+                                               "model.scale_embeddings": false})");
+
+void fix_exportable(Settings& settings, const Json& fixed) {
+  for (const auto& [name, value] : fixed.items())
+    settings.set_json(name, value.dump(), "training.exportable");
+}
+
+void check_exportable(const Settings& settings) {
+  for (const Json* const fixed : {&exportable_heads, &exportable_bodies})
+    for (const auto& [name, value] : fixed->items())
+      if (settings.json(name) != value.dump())
+        throw SettingsError(concat_text("training.exportable needs ", name, '=', value.dump(), ", but it is ",
+                                        settings.json(name),
+                                        ": only BERT and its kin have a layout with such a head"));
+}
+
 /// Returns the settings of new training, except for attention.
 Settings settings_of_new(const TaskEntry& entry, const GivenSettings& given, const std::string& config) {
   const Settings first = with_given(entry.settings(given.own_data), entry, given, config);
   if (!given.own_data) check_all_used(entry, given, first);
   Settings defaults = entry.settings(given.own_data || entry.names_data(first));
+  const bool exportable = first.read<ExportableTraining>("training").exportable;
+  if (exportable) fix_exportable(defaults, exportable_bodies);
   if (const std::string from = first.read<TrainingSettings>("training").from; !from.empty()) {
     if (!entry.fine_tuning.empty()) defaults.change_defaults(entry.fine_tuning);
     apply_model_settings(defaults, from);
   }
+  if (exportable) fix_exportable(defaults, exportable_heads);
   Settings settings = with_given(std::move(defaults), entry, given, config);
+  if (exportable) check_exportable(settings);
   derive_defaults(entry, settings);
   return settings;
 }

@@ -434,6 +434,9 @@ heed_status heed_compare_trainings(const char* task, const char* settings, const
 /// the run's settings), "settings" (a list of "name=value" that overrides both), "verify" (true).
 /// Threads are set for the whole process: heed_set_cpu_threads().
 heed_status heed_run_open(const char* folder, const char* settings, heed_run** out);
+/// Writes the run in `folder` to a new folder, in the published layout of its task (docs/guides/published.md).
+/// `settings`: "dtype" ("f32", "bf16" or "f16"). `out`: {"architecture", "parameters"}.
+heed_status heed_run_export(const char* folder, const char* target, const char* settings, char** out);
 /// Describes a run: {"task", "settings", "classes", "remarks"}. "classes": those of the task in the
 /// order of its outputs, if it has classes, as texts; the setting data.label_type says what they
 /// were. "remarks": those since the last call.

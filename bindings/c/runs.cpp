@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "heed/apps/compare/comparison.h"
+#include "heed/apps/hub/exchange.h"
 #include "heed/apps/report/capture.h"
 #include "heed/apps/tasks/report.h"
 #include "heed/apps/tasks/train.h"
@@ -484,6 +485,19 @@ heed_status heed_run_open(const char* folder, const char* settings, heed_run** o
     const std::string path = text_of(folder, "folder");
     return new_handle<heed_run>(
         std::make_shared<RunObject>(Run::open(path, run_options(settings_of(settings)))));
+  });
+}
+
+heed_status heed_run_export(const char* folder, const char* target, const char* settings, char** out) {
+  return guarded(__func__, out, [&] {
+    const Options given = settings_of(settings);
+    const StoredFloat stored = about_settings([&] {
+      const StoredFloat type = stored_float(given.take_text("dtype", "f32"));
+      given.check_all_taken("an export");
+      return type;
+    });
+    const ExchangeReport report = export_run(text_of(folder, "folder"), text_of(target, "target"), stored);
+    return new_text(dumped(Json{{"architecture", report.architecture}, {"parameters", report.parameters}}));
   });
 }
 

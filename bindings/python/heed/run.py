@@ -432,6 +432,21 @@ class Run(_Handle):
                 os.unlink(temporary)
             raise
 
+    def export(self, folder: Path, *, dtype: str = "f32") -> None:
+        """Writes the model to a new folder in Hugging Face's layout, for `transformers` and the tools that read it.
+
+        >>> run = heed.train("classify", texts, labels, settings={"training.exportable": True}, steps=20)
+        >>> run.export("reviews-bert", dtype="bf16")
+
+        ``dtype``: that of the stored weights, "f32", "f16" or "bf16". Raises heed.Error for a model that no layout can
+        hold, with the settings that stand in the way; see docs/guides/published.md.
+        """
+        if not self.folder:
+            raise lib.Error("the run has no folder that could be exported")
+        target = lib.encoded(lib.path_of(folder, "folder"), "folder")
+        with lib.interruptible():
+            lib.result_json("heed_run_export", lib.encoded(self.folder, "folder"), target, lib.settings_json({"dtype": dtype}))
+
     def _files(self) -> Iterator[Tuple[str, bytes]]:
         """Yields the files of the folder except the optimizer state."""
         if not self.folder:
