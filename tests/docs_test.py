@@ -169,7 +169,7 @@ def is_quoted(block, example, language):
 
 # Pages whose code must be in examples that tests run, with the languages that no other test of the page runs.
 QUOTING = {"README.md": "python cpp c", "docs/start.md": "python cpp c", "docs/guides/cpp.md": "cpp",
-           "docs/guides/from_pytorch.md": "cpp", "docs/reference/cpp.md": "cpp"}
+           "docs/guides/from_pytorch.md": "cpp", "docs/guides/recipes.md": "cpp", "docs/reference/cpp.md": "cpp"}
 
 
 def check_quotes(text, languages):

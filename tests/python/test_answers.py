@@ -1,4 +1,5 @@
-"""docs/guides/answers.md and docs/reference/cheat_sheet.md: their Python runs, and heed says what the answers say that it says."""
+"""docs/guides/answers.md, docs/guides/recipes.md and docs/reference/cheat_sheet.md: their Python runs, and heed says what the
+answers say that it says."""
 
 import os
 import pathlib
@@ -77,6 +78,15 @@ class Pages(Folder):
 
     def test_the_cheat_sheet_runs(self):
         self.assertGreater(self.runs(DOCS / "reference/cheat_sheet.md"), 4)
+
+    def test_recipes_run(self):
+        pathlib.Path("mails").mkdir()
+        for number, text in enumerate(TEXTS[:6]):
+            pathlib.Path("mails", f"{number + 1}.txt").write_text(text)
+        pathlib.Path("poems.txt").write_text("the sea , the sea\nthe open sea\n" * 50)
+        like_bert = {"model.norm": "post", "model.positions": "learned", "model.embedding_norm": True, "model.scale_embeddings": False}
+        heed.train("embed_text", TEXTS, TEXTS, steps=3, settings=like_bert).export("all-MiniLM-L6-v2")
+        self.assertGreater(self.runs(DOCS / "guides/recipes.md"), 7)
 
     def test_heed_says_so(self):
         page = (DOCS / "guides/answers.md").read_text(encoding="utf-8")
