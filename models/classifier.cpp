@@ -61,7 +61,8 @@ EncoderClassifier::EncoderClassifier(const TransformerConfig& config, Initialise
   add_pooling(initialiser);
   add_module("output", output_);
   if (config.sparse_features == 0) return;
-  sparse_ = std::make_unique<Part<SparseLinear>>(*this, "sparse", config.sparse_features, config.classes);
+  sparse_ = std::make_unique<Part<SparseLinear>>(*this, "sparse", config.sparse_features, config.classes,
+                                                 config.vector_features);
 }
 
 ClassLogits EncoderClassifier::part_logits(const PaddedTokens& tokens, Context& context,

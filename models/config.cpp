@@ -36,6 +36,8 @@ void for_each_setting(auto&& visit, TransformerConfig& c) {
       c.sparse_features, "sparse_features", 0, 1 << 28,
       "Number of hashed features (words, word pairs and runs of 1 to 5 characters) of a linear model beside "
       "the encoder, at most 33,554,432 / classes; 0: none");
+  visit(c.vector_features, "vector_features", 0, 65536,
+        "Numbers of a vector that the linear model reads, too");
   visit(c.local_width, "local_width", 0, 64,
         "Kernel width of a convolution over tokens before the encoder; 0: none");
   visit(c.max_length, "max_length", 1, most_length, "Number of positions, for parameters that depend on it");

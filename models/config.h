@@ -45,6 +45,7 @@ struct TransformerConfig {
   /// Number of text features (apps/data/text_features.h) for the linear part of classifiers and matchers
   /// (SparseLinear); 0: no such part.
   std::int64_t sparse_features = 0;
+  std::int64_t vector_features = 0;  ///< numbers of a vector that this part reads, too
   /// Encoders: number of neighbouring tokens that a convolution joins before the first layer; 0:
   /// none.
   std::int64_t local_width = 0;

@@ -130,7 +130,7 @@ double sum_over(std::int64_t count, const Body& body) {
 struct Data {
   const SparseSamples& samples;
   Floats weights;  // of the samples
-  std::int64_t size, outputs, features;
+  std::int64_t size, outputs, features, vector;
 
   const float* targets(std::int64_t sample) const { return &samples.targets[at(sample * outputs)]; }
   /// Calls visit(id, value) for the features of a sample.
@@ -147,7 +147,8 @@ struct Data {
 ///   |log((1 + n_fc) / (w + N_c) (w + N - N_c) / (1 + n_f - n_fc))|
 ///
 /// where n_fc samples of c have f, N_c is the sum of n_fc, and w the number of features.
-Floats weigh_features(const Data& data, const Floats& weights, bool uses_ratios) {
+Floats weigh_features(const Data& data, const Floats& weights, SparseLinear::Weighting weighting) {
+  const bool uses_ratios = weighting.uses_ratios;
   const std::size_t k = at(data.outputs);
   std::vector<double> counts(at(data.features)), totals(k);
   Floats of_class(at(data.features) * k);
@@ -166,7 +167,7 @@ Floats weigh_features(const Data& data, const Floats& weights, bool uses_ratios)
     total += counts[id];
     for (std::size_t c = 0; c < k; ++c) totals[c] += static_cast<double>(of_class[id * k + c]);
   }
-  const std::int64_t numbers = SparseLinear::group_ends(data.features)[1];
+  const std::int64_t numbers = SparseLinear::group_ends(data.features, data.vector)[1];
   Floats found;
   for (std::size_t id = 0; id < counts.size(); ++id) {
     const bool has_ratio = uses_ratios && static_cast<std::int64_t>(id) < numbers;
@@ -179,6 +180,7 @@ Floats weigh_features(const Data& data, const Floats& weights, bool uses_ratios)
     }
     found.push_back(static_cast<float>(ratio * (1 + std::log((1 + all) / (1 + counts[id])))));
   }
+  if (!weighting.uses_vector) std::fill_n(found.begin() + numbers, data.vector, 0.F);
   return found;
 }
 
@@ -223,7 +225,7 @@ struct Matrix {
   Rows by_sample, by_feature;
 
   Matrix(const Data& data, const Floats& weights) {
-    const auto ends = SparseLinear::group_ends(data.features);
+    const auto ends = SparseLinear::group_ends(data.features, data.vector);
     by_feature.begins.resize(at(data.features + 1));
     for (std::int64_t sample = 0; sample < data.size; ++sample) {
       std::array<double, SparseLinear::groups> squares{};
@@ -283,10 +285,10 @@ double dot(const Point& one, const Point& other) {
 /// the gradient, and a line search none.
 class Problem {
  public:
-  Problem(const Data& data, Floats weights, bool uses_ratios)
+  Problem(const Data& data, Floats weights, SparseLinear::Weighting weighting)
       : data_(data),
         weights_(std::move(weights)),
-        feature_weights_(weigh_features(data, weights_, uses_ratios)),
+        feature_weights_(weigh_features(data, weights_, weighting)),
         matrix_(data, feature_weights_),
         u_{Floats(at(data.size * data.outputs)), Floats(at(data.size * data.outputs))} {}
 
@@ -437,7 +439,7 @@ class Problem {
 /// Problems that each leave out the samples of a fold: as many of five as leave out 1,000 samples.
 class Folds {
  public:
-  Folds(const Data& data, bool uses_ratios) : data_(data) {
+  Folds(const Data& data, SparseLinear::Weighting weighting) : data_(data) {
     constexpr std::int64_t folds = 5, wanted = 1000;
     const std::int64_t used = std::min(ceil_div(wanted * folds, data.size), folds);
     std::vector<Floats> weights(at(used), data.weights);
@@ -451,7 +453,7 @@ class Folds {
       total_ += static_cast<double>(data.weights[at(sample)]);
     }
     problems_.reserve(weights.size());  // moving one would copy its matrix
-    for (Floats& own : weights) problems_.emplace_back(data, std::move(own), uses_ratios);
+    for (Floats& own : weights) problems_.emplace_back(data, std::move(own), weighting);
   }
 
   struct Result {
@@ -506,14 +508,17 @@ void SparseSamples::add(std::span<const std::int32_t> row_ids, std::span<const f
   ends.push_back(std::ssize(ids));
 }
 
-std::array<std::int64_t, SparseLinear::groups> SparseLinear::group_ends(std::int64_t features) {
-  const std::int64_t numbers = std::min<std::int64_t>(64, (features + 3) / 4);
+std::array<std::int64_t, SparseLinear::groups> SparseLinear::group_ends(std::int64_t features,
+                                                                        std::int64_t vector) {
+  const std::int64_t numbers = std::min<std::int64_t>(64, (features - vector + 3) / 4) + vector;
   return {(features - numbers) / 2, features - numbers, features};
 }
 
-SparseLinear::SparseLinear(std::int64_t features, std::int64_t classes) {
+SparseLinear::SparseLinear(std::int64_t features, std::int64_t classes, std::int64_t vector)
+    : vector_(vector) {
   constexpr std::int64_t most_elements = 1 << 25;
-  const std::int64_t rows = std::min(features, std::max<std::int64_t>(most_elements / classes, 1024));
+  const std::int64_t rows =
+      std::min(features, std::max<std::int64_t>(most_elements / classes, 1024)) + vector;
   add_parameter("weight", weight, Initialiser::constant({rows, classes}, 0));
   add_buffer("features", feature_weights, Initialiser::constant({rows, groups}, 0));
   if (!ShapesOnly::active()) set_feature_weights(Floats(at(rows), 1.F));
@@ -523,7 +528,7 @@ SparseLinear::SparseLinear(std::int64_t features, std::int64_t classes) {
 
 /// Sets the weights of the features, each in the column of its group.
 void SparseLinear::set_feature_weights(const std::vector<float>& weights) {
-  const auto ends = group_ends(std::ssize(weights));
+  const auto ends = group_ends(std::ssize(weights), vector_);
   Floats table(groups * weights.size());
   for (std::size_t row = 0, group = 0; row < weights.size(); ++row) {
     while (static_cast<std::int64_t>(row) >= ends[group]) ++group;
@@ -553,29 +558,32 @@ SparseLinear::Fit SparseLinear::fit(const SparseSamples& samples) {
         samples.weights.size(), " and ", samples.groups.size());
   for (const std::int32_t id : samples.ids)
     check(id >= 0 && id < features, "sparse feature ", id, " is not one of the ", features, " of the model");
-  Data data{samples, samples.weights, n, k, features};
+  Data data{samples, samples.weights, n, k, features, vector_};
   if (data.weights.empty()) data.weights.assign(at(n), 1.F);
   constexpr std::int64_t too_few = 20, many_outputs = 64;
   Fit best{n < too_few ? 8. : 0.};
   double factor = 1;
-  for (const bool uses_ratios : {false, true}) {
-    const bool has_ratios = samples.kind != OutputKind::numbers && k <= many_outputs;
-    if (n < too_few || (uses_ratios && !has_ratios)) continue;
-    Folds folds(data, uses_ratios);
+  const auto try_weighting = [&](Weighting weighting) {
+    Folds folds(data, weighting);
     double last = std::numeric_limits<double>::infinity();
     for (const double strength : {0.125, 0.5, 2., 8., 32., 128.}) {
       if (k > many_outputs && strength < 2) continue;
-      if (uses_ratios && strength < best.strength / 4) continue;
+      if (strength < best.strength / 4) continue;
       const Folds::Result result = folds.evaluate(strength);
       if (best.strength == 0 || result.loss < best.loss) {
-        best = {strength, uses_ratios, result.loss};
+        best = {strength, weighting, result.loss};
         factor = result.factor;
       }
       if (!(result.loss < last)) break;
       last = result.loss;
     }
+  };
+  if (n >= too_few) {
+    try_weighting({});
+    if (samples.kind != OutputKind::numbers && k <= many_outputs) try_weighting({.uses_ratios = true});
+    if (vector_ > 0) try_weighting({.uses_ratios = best.weighting.uses_ratios, .uses_vector = false});
   }
-  Problem whole(data, data.weights, best.uses_ratios);
+  Problem whole(data, data.weights, best.weighting);
   whole.solve(best.strength, 5e-5);
   Floats table = whole.table();
   for (float& one : table) one *= static_cast<float>(factor / table_scale);

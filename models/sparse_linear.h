@@ -40,7 +40,7 @@ struct SparseSamples {
 /// gradients train it instead, the 10 acts as a larger learning rate: Adam's even steps then also
 /// reach the weights of rare features. The buffer "features" [features, 3] holds the weights a_f,
 /// initially 1, each in the column of its group. Each group of features (group_ends()) has the same
-/// total length in every sample.
+/// total length in every sample. The last group may also have the numbers of a vector.
 ///
 /// The buffer "shares" [2] holds the weights of the deep and of the sparse logits in a prediction.
 /// Until fit_shares() sets them they are 0.2 and 0.75, or 0.5 each for a single output, a number.
@@ -48,18 +48,25 @@ class SparseLinear : public Module {
  public:
   /// The table has `features` rows, or fewer if it would exceed 2^25 elements, but at least 1,024 of
   /// them.
-  SparseLinear(std::int64_t features, std::int64_t classes);
+  SparseLinear(std::int64_t features, std::int64_t classes, std::int64_t vector = 0);
   /// Returns the logits [B, classes].
   Tensor operator()(const SparseBatch& batch) const;
   static constexpr std::size_t groups = 3;
-  /// Returns the ends of the groups among the ids: words, parts of words, and 64 or fewer numbers.
-  static std::array<std::int64_t, groups> group_ends(std::int64_t features);
+  /// Returns the ends of the groups among the ids: words, parts of words, and 64 or fewer numbers with, before
+  /// them, those of a vector. `features` counts these, too.
+  static std::array<std::int64_t, groups> group_ends(std::int64_t features, std::int64_t vector = 0);
+  std::int64_t vector() const { return vector_; }
 
+  /// The weights of features, a choice of fit().
+  struct Weighting {
+    bool uses_ratios = false;  ///< whether they have a factor of count ratios
+    bool uses_vector = true;   ///< or whether those of the vector are 0
+  };
   /// The choices of fit(), and the loss to expect of new samples.
   struct Fit {
-    double strength = 0;       ///< C in eq. 1
-    bool uses_ratios = false;  ///< whether features are weighted by count ratios
-    double loss = 0;           ///< the mean of samples left out; 0: none were
+    double strength = 0;  ///< C in eq. 1
+    Weighting weighting = {};
+    double loss = 0;  ///< the mean of samples left out; 0: none were
   };
   /// Computes V and a. V is the minimum of
   ///
@@ -68,7 +75,8 @@ class SparseLinear : public Module {
   /// times a number that gives the answers the right confidence. Samples that were left out choose
   /// this number, C, and a: ln((1 + n) / (1 + n_f)) + 1 for n samples, of which n_f have the feature
   /// (TF-IDF), or this times the logarithm of the feature's count ratio (Wang and Manning 2012). With
-  /// fewer than 20 samples C is 8, and more than 64 outputs have no ratios. The
+  /// fewer than 20 samples C is 8, and more than 64 outputs have no ratios. Vectors count unless the loss is less
+  /// without them. The
   /// result has the same bits for any number of threads. Throws an Error if there are no samples, or
   /// if their targets, weights, groups or ids do not fit.
   Fit fit(const SparseSamples& samples);
@@ -90,6 +98,7 @@ class SparseLinear : public Module {
   Tensor weight, feature_weights, shares;
 
  private:
+  std::int64_t vector_;
   template <class Label>
   void fit_to(std::span<const std::vector<float>> logits, std::span<const Label> labels);
   void set_shares(const std::array<double, 2>& found);

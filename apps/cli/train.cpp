@@ -62,7 +62,8 @@ class TrainCommand {
                              {encodes ? "model.encoder_layers" : "model.decoder_layers", "--layers"},
                              {"model.dropout"},
                              {"training.batch_tokens"},
-                             {"data.max_tokens", "--max-length"}})
+                             {"data.max_tokens", "--max-length"},
+                             {"training.vectors", "", "FOLDER"}})
       if (settings.has(flag.setting)) flags_.push_back(std::move(flag));
     add_setting_flags(command, program.entry, flags_);
     const bool both = program.entry.stacks == Stacks::encoder_decoder;

@@ -120,13 +120,17 @@ double quarters(std::size_t part, std::size_t whole) {
 
 }  // namespace
 
-TextFeatures text_features(std::string_view text, std::int64_t count) {
-  check(count > 0, "hashed features need at least one row, got ", count);
+TextFeatures text_features(std::string_view text, std::int64_t count, std::span<const float> vector) {
+  check(count > std::ssize(vector), "hashed features need at least one row, got ", count);
   Found found = features_in(text);
-  const auto ends = SparseLinear::group_ends(count);
+  const auto ends = SparseLinear::group_ends(count, std::ssize(vector));
   TextFeatures features;
   add_counted(std::move(found.with_pairs), 0, ends[0], features);
   add_counted(std::move(found.runs), ends[0], ends[1], features);
+  for (std::size_t i = 0; i < vector.size(); ++i) {
+    features.ids.push_back(static_cast<std::int32_t>(ends[1] + static_cast<std::int64_t>(i)));
+    features.values.push_back(vector[i]);
+  }
   add_constant(features, count);
   return features;
 }

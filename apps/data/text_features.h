@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -19,8 +20,9 @@ struct TextFeatures {
 /// punctuation marks in lower case, and also unchanged if they have capitals, and pairs of adjacent
 /// words; as parts of words, runs of 1 to 5 characters within a word, whose ends count as characters. A
 /// feature that occurs n times has the value 1 + ln n. The last id is a constant, 1. Words end at white
-/// space and punctuation. Only the first 65,536 bytes are read.
-TextFeatures text_features(std::string_view text, std::int64_t count);
+/// space and punctuation. Only the first 65,536 bytes are read. The numbers of `vector`, among the `count`, are
+/// features, too.
+TextFeatures text_features(std::string_view text, std::int64_t count, std::span<const float> vector = {});
 
 /// Returns features of a pair: every feature of either text, once, with a distinction of which
 /// texts have it. Six numbers follow: the shares of one text's runs, and of its words, that the other

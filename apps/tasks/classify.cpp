@@ -59,6 +59,7 @@ Settings classify_settings(bool own_data) {
                 /*has_sparse_features=*/true);
   declare_training(settings, class_metrics);
   settings.declare("training", ExportableTraining());
+  settings.declare("training", StaticVectorSettings());
   settings.declare("training", ClassSettings());
   settings.declare("prediction", PredictionSettings{.what = "Examples"});
   if (own_data) settings.change_defaults(for_labelled_texts);
@@ -155,6 +156,8 @@ using Classifier = LabelledTask<Input, Head, draw_expressions>;
 std::unique_ptr<Task> make_classifier(const TaskEntry& entry, Settings settings) {
   const auto data = settings.read<LabelledData>("data");
   const bool images = ImageInput::reads(data), several = !data.reading.label_separator.empty();
+  if (images && !vectors_folder(settings).empty())
+    throw SettingsError("training.vectors are for texts, not for images");
   if (images && several) throw SettingsError("data.label_separator is for texts, not for images");
   if (images) return std::make_unique<Classifier<ImageInput, ClassHead>>(entry, std::move(settings));
   if (several) return std::make_unique<Classifier<SingleTextInput, ClassSetHead>>(entry, std::move(settings));

@@ -203,10 +203,18 @@ Batch rows_for_linear(const LabelledText& text, std::int64_t outputs) {
   return spread_over(text.size(), std::max<std::int64_t>(1, std::llround(most)));
 }
 
+std::string vectors_folder(const Settings& settings) {
+  const std::string folder = settings.read<StaticVectorSettings>("training").vectors;
+  if (!folder.empty() && settings.read<ModelSizes>("model").sparse_features == 0)
+    throw SettingsError("training.vectors are for the linear part, but model.sparse_features is 0");
+  return folder;
+}
+
 std::string linear_remark(const SparseLinear::Fit& fit, std::int64_t count, std::int64_t all) {
   return concat_text("the linear part learned ",
                      count < all ? concat_text("from ", count, " of ", all, " examples, ") : "",
-                     "with C = ", fit.strength, fit.uses_ratios ? " and count ratios" : "",
+                     "with C = ", fit.strength, fit.weighting.uses_ratios ? " and count ratios" : "",
+                     fit.weighting.uses_vector ? "" : ", without the vectors",
                      fit.loss > 0 ? formatted("; its loss on examples left out is %.3g", fit.loss) : "");
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "heed/apps/data/labelled_text.h"
+#include "heed/apps/data/static_vectors.h"
 #include "heed/apps/data/text_features.h"
 #include "heed/apps/tasks/examples.h"
 #include "heed/apps/tasks/recipe.h"
@@ -103,6 +104,18 @@ void for_each_setting(auto&& visit, LabelledData& data) {
   for_each_setting(visit, data.limits);
 }
 
+/// The setting "training.vectors" of tasks whose inputs are single texts.
+struct StaticVectorSettings {
+  std::string vectors = {};
+};
+void for_each_setting(auto&& visit, StaticVectorSettings& training) {
+  visit(training.vectors, "vectors",
+        "Folder of static word vectors (model2vec, or StaticEmbedding of sentence-transformers) that the "
+        "linear "
+        "model reads, too; the run keeps a copy; empty: none",
+        {.changes = Changes::never});
+}
+
 /// The optional last column of labelled examples in memory.
 inline constexpr ExampleColumn weight_of_example = {
     .name = "weight", .help = "How much it counts in training", .optional = true, .is_number = true};
@@ -151,6 +164,9 @@ void check_labels(const LabelledText& text, std::string_view origin);
 std::vector<std::string> labelled_lines(const LabelledText& text, std::size_t count);
 /// Returns a text as a line of input; a pair has a tab between its texts.
 std::string text_at(const LabelledText& text, std::size_t index);
+/// Returns training.vectors, "" in tasks without this setting. Throws a SettingsError if there is no linear part to
+/// read them.
+std::string vectors_folder(const Settings& settings);
 /// Returns a label for a message.
 std::string quoted_label(std::string_view label);
 
@@ -237,7 +253,18 @@ class SingleTextInput : public TokenizedInput<BoundedTokenizer> {
 
   using TokenizedInput::TokenizedInput;
   NamedFiles learned_files(const LabelledText& train, const auto& learn_tokenizer) const {
-    return learn_tokenizer(all_texts(train));
+    NamedFiles files = learn_tokenizer(all_texts(train));
+    if (const std::string folder = vectors_folder(settings_); !folder.empty()) {
+      const StaticVectors vectors = StaticVectors::load(folder);
+      files.merge(
+          NamedFiles{{"vectors.json", vectors.tokenizer_json()}, {"vectors.safetensors", vectors.tensors()}});
+    }
+    return files;
+  }
+  void open(const ReadFile& read) {
+    TokenizedInput::open(read);
+    if (!vectors_folder(settings_).empty())
+      vectors_.emplace(read("vectors.json"), read("vectors.safetensors"), "vectors of the run");
   }
   Item item(std::string_view line) {
     Item item{{}, line};
@@ -246,8 +273,9 @@ class SingleTextInput : public TokenizedInput<BoundedTokenizer> {
   }
   Item item(const LabelledText& text, std::size_t index) { return item(text.texts[index]); }
 
-  std::unique_ptr<Module> make_model(const TransformerConfig& config, const Settings& /*trained*/,
+  std::unique_ptr<Module> make_model(TransformerConfig config, const Settings& /*trained*/,
                                      std::int64_t batch_tokens) const {
+    config.vector_features = vectors_ ? vectors_->width() : 0;
     return model_of<Model>(config, batch_tokens);
   }
   Lengths lengths(const std::vector<Item>& items, const Model& /*model*/) const {
@@ -262,8 +290,8 @@ class SingleTextInput : public TokenizedInput<BoundedTokenizer> {
       tokens.types = pad_tokens(item_types(items), model.device()).ids;
     return model.deep_logits(tokens, context);
   }
-  static TextFeatures features(const Item& item, std::int64_t count) {
-    return text_features(item.text, count);
+  TextFeatures features(const Item& item, std::int64_t count) const {
+    return text_features(item.text, count, vectors_ ? (*vectors_)(item.text) : std::vector<float>());
   }
   /// Returns for each token 0, or 1 from the second text on.
   static std::vector<Tokens> item_types(const std::vector<Item>& items) {
@@ -278,6 +306,9 @@ class SingleTextInput : public TokenizedInput<BoundedTokenizer> {
   void show(CaptureFile& file, const std::string& name, const Capture& capture, const Item& item) const {
     add_pass(file, name, capture, {item.tokens}, tokenizer_->tokenizer());
   }
+
+ private:
+  std::optional<StaticVectors> vectors_;
 };
 
 // --- the task
@@ -447,11 +478,11 @@ class LabelledTask final : public Task, public HasOutputs {
   /// Returns the sparse vectors of items; empty for images.
   std::vector<TextFeatures> make_features(const Items& items) {
     std::vector<TextFeatures> features(items.size());
-    if constexpr (requires { Input::features; }) {
+    if constexpr (requires { &Input::features; }) {
       const std::int64_t count = model_as<Model>().sparse()->weight.size(0);
       parallel_for(std::ssize(items), [&](std::int64_t i) {
         const auto place = static_cast<std::size_t>(i);
-        features[place] = Input::features(items[place], count);
+        features[place] = input_.features(items[place], count);
       });
     }
     return features;

@@ -52,6 +52,7 @@ Settings rate_settings(bool own_data) {
   settings.declare("model", PairModel());
   declare_training(settings, error_metrics, /*smooths=*/false);
   settings.declare("training", ExportableTraining());
+  settings.declare("training", StaticVectorSettings());
   settings.declare("prediction", PredictionSettings());
   settings.change_defaults(own_data ? for_labelled_texts : for_numbers);
   return settings;
@@ -253,6 +254,9 @@ std::unique_ptr<Task> make_rater(const TaskEntry& entry, Settings settings) {
   if (!reads_pairs(settings)) return std::make_unique<Rater<SingleTextInput>>(entry, std::move(settings));
   if (!settings.read<PairMarks>("tokenizer").between.empty())
     return std::make_unique<Rater<JoinedPairInput>>(entry, std::move(settings));
+  if (!vectors_folder(settings).empty())
+    throw SettingsError(
+        "training.vectors are for single texts, not for data.first_column and data.second_column");
   if (settings.read<TrainingSettings>("training").from.empty()) settings.change_defaults(for_pairs);
   return std::make_unique<Rater<TextPairInput>>(entry, std::move(settings));
 }

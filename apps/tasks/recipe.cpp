@@ -178,7 +178,8 @@ std::vector<std::string> unread_by(Stacks stacks) {
 void declare_model(Settings& settings, const TransformerConfig& defaults, Stacks stacks,
                    bool has_sparse_features) {
   const Json initial = Json::parse(to_json(defaults));
-  std::vector<std::string> left_out = {"source_vocabulary", "target_vocabulary", "classes", "seed"};
+  std::vector<std::string> left_out = {"source_vocabulary", "target_vocabulary", "classes", "vector_features",
+                                       "seed"};
   std::ranges::copy(unread_by(stacks), std::back_inserter(left_out));
   if (!has_sparse_features) left_out.emplace_back("sparse_features");
   for (const Setting& setting : transformer_settings())

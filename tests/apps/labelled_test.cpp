@@ -55,6 +55,8 @@ TEST_CASE("labels that are none are refused with the columns that there are, bef
 
 namespace {
 
+namespace fs = std::filesystem;
+
 const std::vector<std::string> abc = {"a", "b", "c"};
 
 /// Returns a head whose classes are a, b and c.
@@ -466,4 +468,70 @@ TEST_CASE("Defaults of texts with labels: long ones are cut, and every class is 
     CHECK(settings.get<std::string>("data.long_texts") == "cut");
     if (settings.has("data.stratified")) CHECK(settings.get<bool>("data.stratified"));
   }
+}
+
+TEST_CASE("Static word vectors: what a word means that training lacks, by the words near it") {
+  const TemporaryFolder folder;
+  Json vocabulary = {{"[UNK]", 0}};
+  std::vector<std::string> texts, labels, others, expected;
+  std::vector<std::int32_t> rows = {2};
+  for (int i = 0; i < 40; ++i) {
+    const std::string word =
+        concat_text("w", static_cast<char>('a' + i % 26), static_cast<char>('a' + i / 26));
+    vocabulary[word] = i + 1;
+    rows.push_back(i % 2);
+    (i < 24 ? texts : others).push_back(concat_text(word, " zzz ", word));  // zzz is unknown
+    (i < 24 ? labels : expected).emplace_back(i % 2 == 0 ? "even" : "odd");
+  }
+  const Json tokenizer = {{"version", "1.0"},
+                          {"truncation", {{"max_length", 1}}},
+                          {"pre_tokenizer", {{"type", "Whitespace"}}},
+                          {"model", {{"type", "WordLevel"}, {"vocab", vocabulary}, {"unk_token", "[UNK]"}}}};
+  const std::vector<float> vectors = {1, 0.5F, 0, 0, 0.5F, 1, 7, 7, 7};
+  const auto write = [&](std::map<std::string, Tensor> tensors) {
+    create_folders(folder / "vectors");
+    write_file_atomically(folder / "vectors/tokenizer.json", tokenizer.dump());
+    save_safetensors(folder / "vectors/model.safetensors", {std::move(tensors), {}});
+  };
+  const Tensor table = Tensor::from(vectors, {3, 3}), mapping = Tensor::from(rows, {41}),
+               weights = Tensor::from(std::vector<float>(41, 2), {41});
+  write({{"embeddings", table}, {"mapping", mapping}, {"weights", weights}});
+  const StaticVectors read = StaticVectors::load(folder / "vectors");
+  const std::vector<float> mean = read("wba zzz waa waa");  // (2 (1, 0.5, 0) + (0, 0.5, 1)) / its length
+  const float length = std::sqrt(4 + 2.25F + 1);
+  for (const auto& [at, value] : {std::pair{0, 2.F}, {1, 1.5F}, {2, 1.F}})
+    CHECK(mean[static_cast<std::size_t>(at)] == doctest::Approx(value / length));
+  CHECK(read("zzz") == std::vector<float>(3));
+  CHECK(StaticVectors(read.tokenizer_json(), read.tensors(), "a copy")("wba waa waa") == mean);
+
+  const auto trained = [&](const std::string& name, const std::vector<std::string>& more) {
+    const Examples examples[] = {{"train", {texts, labels}}};
+    const TaskEntry& entry = task_entry("classify");
+    Settings settings = entry.settings(true);
+    for (const std::string& one : joined({"training.steps=2", "model.width=8", "model.heads=2",
+                                          "model.sparse_features=4096", "data.valid_fraction=0"},
+                                         more))
+      settings.assign(one);
+    train(entry, settings, {.folder = folder / name, .examples = examples, .report = false});
+    return folder / name;
+  };
+  const auto right = [&](const fs::path& run) {
+    const std::vector<Prediction> answers = Run::open(run).predict(others);
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < answers.size(); ++i) count += answers[i].text == expected[i] ? 1 : 0;
+    return count;
+  };
+  const std::string named = concat_text("training.vectors=", (folder / "vectors").string());
+  const fs::path with = trained("with", {named});
+  CHECK_THROWS_WITH_AS(trained("encoder", {named, "model.sparse_features=0"}),
+                       doctest::Contains("training.vectors are for the linear part"), SettingsError);
+  write({{"embeddings", table}});
+  CHECK_THROWS_WITH_AS(trained("other", {named}), doctest::Contains("has 41 tokens, but there are 3 vectors"),
+                       Error);
+  write({{"vectors", table}});
+  CHECK_THROWS_WITH_AS(trained("none", {named}), doctest::Contains("neither \"embeddings\" nor"), Error);
+  fs::remove_all(folder / "vectors");
+  CHECK_THROWS_WITH_AS(trained("gone", {named}), doctest::Contains("is no folder of static vectors"), Error);
+  CHECK(right(with) == others.size());  // the run has a copy
+  CHECK(right(trained("without", {})) < others.size());
 }
