@@ -92,6 +92,7 @@ class ImageInput {
   explicit ImageInput(const Settings& settings) {
     size_.rows = size_.columns = settings.read<LabelledData>("data").patch;
   }
+  static TextReader reader() { return {}; }
   /// A table, such as examples in memory, has images as lines.
   LabelledText read(const std::string& path, const Settings& layout, ReadReport& report) const {
     const auto data = layout.read<LabelledData>("data");

@@ -86,7 +86,7 @@ BoundedTokenizer::BoundedTokenizer(Tokenizer tokenizer, const Settings& settings
   prompt_ = settings.read<TextPrompt>("tokenizer").prompt;
 }
 
-Tokens BoundedTokenizer::operator()(std::string_view text, std::size_t* second) {
+Tokens BoundedTokenizer::marked(std::string_view text, std::size_t* second) const {
   const std::size_t tab = between_.empty() ? text.npos : text.find('\t');
   check(tab == text.npos || text.find('\t', tab + 1) == text.npos,
         "the text has several tabs; with tokenizer.between, one separates two texts");
@@ -100,7 +100,7 @@ Tokens BoundedTokenizer::operator()(std::string_view text, std::size_t* second) 
     const Tokens rest = tokens_with_end(tokenizer_, text.substr(tab + 1));
     tokens.insert(tokens.end(), rest.begin(), rest.end());
   }
-  return bounded(std::move(tokens));
+  return tokens;
 }
 
 Tokens BoundedTokenizer::bounded(Tokens tokens) {
@@ -144,17 +144,9 @@ Tokens tokens_with_end(const Tokenizer& tokenizer, std::string_view text) {
   return tokens;
 }
 
-namespace {
-
-std::string with_space(std::string_view word) {
-  return concat_text(' ', word);
-}
-
-}  // namespace
-
 std::string PairTokenizer::spaced(std::string_view text) {
   std::string words;
-  for (const std::string_view word : split_at_punctuation(text)) words += with_space(word);
+  for (const std::string_view word : split_at_punctuation(text)) words += concat_text(' ', word);
   return words;
 }
 
@@ -163,11 +155,24 @@ TokenPair PairTokenizer::operator()(std::string_view first, std::string_view sec
   return {matched(of_first, of_second, true), matched(of_second, of_first, !is_joint_)};
 }
 
+TextReader PairTokenizer::reader() const {
+  return {&tokenizer(), [this](const std::string& texts, bool marks) {
+            Tokens tokens = marks ? bounded_.begin() : Tokens();
+            for (std::size_t begin = 0, end = 0; begin <= texts.size(); begin = end + 1) {
+              end = std::min(texts.find('\t', begin), texts.size());
+              for (const Word& word : words_of(texts.substr(begin, end - begin)))
+                tokens.insert(tokens.end(), word.tokens.begin(), word.tokens.end());
+              if (marks) tokens.push_back(tokenizer().id_of("</s>"));
+            }
+            return tokens;
+          }};
+}
+
 std::vector<PairTokenizer::Word> PairTokenizer::words_of(std::string_view text) const {
   std::vector<Word> words;
   for (const std::string_view word : split_at_punctuation(text))
     words.push_back(
-        {unicode::lower_case(word, unicode::FinalSigma::medial), tokenizer().encode(with_space(word))});
+        {unicode::lower_case(word, unicode::FinalSigma::medial), tokenizer().encode(concat_text(' ', word))});
   return words;
 }
 

@@ -165,6 +165,13 @@ auto parts_of_files(const DataFiles& files, double valid_fraction, double test_f
 /// Returns the token ids of a text, followed by the end mark.
 Tokens tokens_with_end(const Tokenizer& tokenizer, std::string_view text);
 
+/// How a task reads texts; null: it reads none. Thread-safe; the task must outlive it. encode() returns all
+/// tokens of a text, uncut; with `marks` also those that the model reads around it.
+struct TextReader {
+  const Tokenizer* tokenizer = nullptr;
+  std::function<Tokens(const std::string& text, bool marks)> encode = {};
+};
+
 /// Tokenizes texts for an encoder: the mark named by "tokenizer.begin", if any, the tokens of
 /// "tokenizer.prompt" and the text, and the end mark "</s>".
 class BoundedTokenizer {
@@ -173,7 +180,15 @@ class BoundedTokenizer {
   BoundedTokenizer(Tokenizer tokenizer, const Settings& settings);
   /// Tokenizes a text, or two with a tab between them (PairMarks). A text that is too long is cut, or throws an
   /// Error, depending on data.long_texts. `second` gets the place of the second text; 0: there is one text.
-  Tokens operator()(std::string_view text, std::size_t* second = nullptr);
+  Tokens operator()(std::string_view text, std::size_t* second = nullptr) {
+    return bounded(marked(text, second));
+  }
+  Tokens marked(std::string_view text, std::size_t* second = nullptr) const;
+  TextReader reader() const {
+    return {&tokenizer_, [this](const std::string& text, bool marks) {
+              return marks ? marked(text) : tokenizer_.encode(text);
+            }};
+  }
   /// The mark that begins a text; empty if the settings name none.
   const Tokens& begin() const { return begin_; }
   /// Applies the length limit to tokens that already end in the end mark.
@@ -224,6 +239,7 @@ class PairTokenizer {
 
   /// Tokenizes a pair. Texts that are too long are treated as by BoundedTokenizer.
   TokenPair operator()(std::string_view first, std::string_view second);
+  TextReader reader() const;  ///< of a text, or two with a tab between them, as a joint model reads them
   const Tokenizer& tokenizer() const { return bounded_.tokenizer(); }
   std::string take_truncation_message() { return bounded_.take_truncation_message(); }
 

@@ -145,6 +145,8 @@ class EmbedTextTask : public Task, public HasOutputs {
     });
   }
 
+  TextReader reader(bool /*of_outputs*/) const override { return tokenizer_->reader(); }
+
   Tensor line_outputs(std::span<const std::string> lines, Context& context) override {
     return vectors(inputs_of_lines(lines, [&](const std::string& line) { return (*tokenizer_)(line); }),
                    normalises_, context);

@@ -225,6 +225,7 @@ class TokenizedInput {
   void open(const ReadFile& read) {
     tokenizer_.emplace(Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json"), settings_);
   }
+  TextReader reader() const { return tokenizer_->reader(); }
   /// The size of the vocabulary; a small one before there is any.
   std::int64_t vocabulary() const { return tokenizer_ ? tokenizer_->tokenizer().vocabulary_size() : 300; }
   /// Describes what a model reads.
@@ -381,6 +382,8 @@ class LabelledTask final : public Task, public HasOutputs {
           input_.show(file, name, captured([&](Context& context) { logits({item}, context); }), item);
         });
   }
+
+  TextReader reader(bool /*of_outputs*/) const override { return input_.reader(); }
 
   Tensor line_outputs(std::span<const std::string> lines, Context& context) override {
     return head_.outputs(

@@ -301,6 +301,17 @@ std::int32_t TextTask::end_mark() const {
   return tokenizer_->id_of(marks_.end.empty() ? text_mark : marks_.end);
 }
 
+Tokens TextTask::encoded(const std::string& text, bool marks) const {
+  const bool has_masks = is_masked(settings_);
+  if (!has_masks) check_known(*tokenizer_, text, "the text");
+  Tokens tokens = tokenizer_->encode(text);
+  if (!marks || marks_.mark.begin.empty()) return tokens;
+  const std::int32_t begin = tokenizer_->id_of(marks_.mark.begin);
+  if (has_masks || tokens.empty() || tokens.front() != begin) tokens.insert(tokens.begin(), begin);
+  if (has_masks) tokens.push_back(end_mark());
+  return tokens;
+}
+
 void TextTask::prepare_training() {
   remark(concat_text(parts_.train.characters(), " characters for training, ", parts_.valid.characters(),
                      " for validation; vocabulary ", vocabulary_size()));
@@ -501,7 +512,8 @@ std::vector<Prediction> TextWriter::generate(const std::string& prompt,
   GenerationOptions generation = generation_;
   generation.tokens = options.max_tokens.value_or(generation.tokens);
   options.apply_to(generation.sampling, generation.seed);
-  return write(prompt, options.samples, {}, generation, options.stop.value_or(stop_));
+  return write(prompt, options.samples, {.pieces = options.pieces}, generation, options.stop.value_or(stop_),
+               options.marks);
 }
 
 /// Returns the length of a text before the first of `stop`; npos: it has none.
@@ -525,8 +537,8 @@ static std::string_view before_stop(std::string_view text, const std::vector<std
 
 std::vector<Prediction> TextWriter::write(const std::string& prompt, std::int64_t samples,
                                           const PredictOptions& options, GenerationOptions generation,
-                                          const std::vector<std::string>& stop) {
-  const Tokens start = prompt_tokens(prompt);
+                                          const std::vector<std::string>& stop, bool marks) {
+  const Tokens start = prompt_tokens(prompt, marks);
   check(std::ranges::none_of(stop, [](const std::string& end) { return end.empty(); }),
         "generation.stop: an empty text ends nothing; leave it out");
   if (!stop.empty())
@@ -566,15 +578,11 @@ std::string TextWriter::continuation(const Tokens& prompt, std::span<const std::
   return tokenizer_->decode(whole).substr(tokenizer_->decode(prompt).size());
 }
 
-/// Returns the tokens of a prompt, after the mark that begins texts if the run has one and the
-/// prompt lacks it. Without a mark, an empty prompt is a line break.
-Tokens TextWriter::prompt_tokens(const std::string& given) const {
-  const std::string prompt = given.empty() && begin_.empty() ? "\n" : given;
+/// Returns the tokens of a prompt, see encoded(). Without a mark, an empty prompt is a line break.
+Tokens TextWriter::prompt_tokens(const std::string& given, bool marks) const {
+  const std::string prompt = given.empty() && (begin_.empty() || !marks) ? "\n" : given;
   check(unicode::find_invalid(prompt) == std::string::npos, "the prompt is not UTF-8");
-  check_known(*tokenizer_, prompt, "the prompt");
-  Tokens tokens = tokenizer_->encode(prompt);
-  if (!begin_.empty() && (tokens.empty() || tokens.front() != begin_.front()))
-    tokens.insert(tokens.begin(), begin_.front());
+  Tokens tokens = encoded(prompt, marks);
   check(static_cast<std::int64_t>(tokens.size()) <= config_.max_length, "the prompt has ", tokens.size(),
         " tokens, but the model sees at most ", config_.max_length, " at a time (model.max_length)");
   return tokens;

@@ -168,6 +168,9 @@ class TextTask : public Task, public HasOutputs {
   void prepare_training() override;
   std::int64_t batches(std::int64_t epoch) override { return windows_.count(epoch); }
   Measurement measured(const MeasureSource& source) override;
+  TextReader reader(bool /*of_outputs*/) const override {
+    return {&*tokenizer_, [this](const std::string& text, bool marks) { return encoded(text, marks); }};
+  }
   /// Returns some lines, each cut to what the model reads.
   std::vector<std::string> example_lines(std::size_t count) const override;
 
@@ -179,6 +182,8 @@ class TextTask : public Task, public HasOutputs {
   /// are learned from the training part.
   NamedFiles learned_files() override;
   void open(const ReadFile& read) override;
+  /// Returns the tokens of a text; with `marks` also a begin mark that it lacks, and a masked model's marks.
+  Tokens encoded(const std::string& text, bool marks) const;
   /// Measures a text; `by_rule`: it is the built-in one.
   virtual Measurement measured_text(const LargeText& documents, bool by_rule) = 0;
 
@@ -244,10 +249,10 @@ class TextWriter : public TextTask, public GeneratesText {
  private:
   std::vector<Prediction> write(const std::string& prompt, std::int64_t samples,
                                 const PredictOptions& options, GenerationOptions generation,
-                                const std::vector<std::string>& stop);
+                                const std::vector<std::string>& stop, bool marks = true);
   double share_by_rule(std::int64_t count);
   std::string continuation(const Tokens& prompt, std::span<const std::int32_t> tokens) const;
-  Tokens prompt_tokens(const std::string& given) const;
+  Tokens prompt_tokens(const std::string& given, bool marks = true) const;
   void show_inside(Tokens tokens, const std::string& name, CaptureFile& file);
 
   const TextLossOptions measured_windows_;

@@ -213,11 +213,7 @@ class MaskedTask : public TextTask {
       for (std::size_t at = 0; mark != mask && (at = line.find(mark, at)) != std::string::npos;
            at += mask.size())
         line.replace(at, mark.size(), mask);
-    Tokens tokens = tokenizer_->encode(line);
-    if (!marks_.mark.begin.empty()) {
-      tokens.insert(tokens.begin(), tokenizer_->id_of(marks_.mark.begin));
-      tokens.push_back(end_mark());
-    }
+    const Tokens tokens = encoded(line, true);
     check(static_cast<std::int64_t>(tokens.size()) <= config_.max_length, "the line has ", tokens.size(),
           " tokens, but the model sees at most ", config_.max_length, " at a time (model.max_length)");
     check(std::ranges::count(tokens, tokenizer_->id_of(mask_token)) > 0, "the line has no ", mask_token,

@@ -391,6 +391,8 @@ class RecommendTask : public Task, public HasOutputs {
         [&](const std::vector<Impression>& batch, Context& context) { return scores(batch, context); });
   }
 
+  TextReader reader(bool /*of_outputs*/) const override { return tokenizer_->reader(); }
+
   Prediction make_prediction(const Impression& asked, const Output& output) const {
     const std::span scores = std::span(output).first(asked.passed.size());
     Prediction prediction;

@@ -16,6 +16,9 @@
 #include "heed/apps/tasks/text_to_text.h"
 #include "heed/base/file.h"
 #include "heed/base/unicode.h"
+#include "heed/models/encoder_decoder.h"
+#include "heed/models/language_model.h"
+#include "heed/models/pairs.h"
 
 namespace heed {
 namespace {
@@ -215,15 +218,37 @@ Tensor Run::log_probabilities(std::span<const std::string> lines, std::span<cons
       .target_log_probabilities(lines, targets, context);
 }
 
-Prediction Run::stream(const std::string& line, const OnText& on_text) const {
+Tensor Run::hidden(std::span<const std::string> lines, Context& context) const {
+  check_utf8(lines, "hidden");
+  const auto use = use_->shared();
+  const WithMatmulPrecision products(precision_);
+  const TextReader reader = task_->reader(false);
+  Module& model = task_->model();
+  check(reader.tokenizer && !dynamic_cast<PairMatcher*>(&model), "hidden: a ", task_name(),
+        " run does not read texts one by one");
+  std::vector<Tokens> rows;
+  for (const std::string& line : lines) {
+    check(!settings().has("tokenizer.between") || line.find('\t') == std::string::npos,
+          "hidden: a tab separates two texts; give one");
+    rows.push_back(reader.encode(line, true));
+  }
+  const PaddedTokens tokens = pad_tokens(rows, device_of(settings()));
+  if (auto* const encoder = dynamic_cast<SequenceEncoder*>(&model)) return encoder->hidden(tokens, context);
+  if (auto* const writer = dynamic_cast<LanguageModel*>(&model)) return writer->hidden(tokens, context);
+  if (auto* const both = dynamic_cast<EncoderDecoder*>(&model)) return both->encode(tokens, context);
+  fail("hidden: a ", task_name(), " run has no hidden states of texts");
+}
+
+Prediction Run::stream(const std::string& line, const OnText& on_text, TextGenerationOptions options) const {
   as_interface<GeneratesText>(*task_, "a ", task_name(),
                               " run generates no text that could be streamed; use predict()");
+  check(options.samples == 1, "stream: samples is ", options.samples, "; one text can be streamed");
   TextPieces pieces(on_text);
-  PredictOptions options;
   options.pieces = &pieces;
-  options.return_errors = true;
+  const PredictOptions asked{.pieces = &pieces, .return_errors = true};
   try {
-    Prediction answer = checked_answer(predict({&line, 1}, options).front(), "stream");
+    Prediction answer = options.has_any() ? generate(line, options).front()
+                                          : checked_answer(predict({&line, 1}, asked).front(), "stream");
     pieces.finish(answer.text);
     return answer;
   } catch (const TextPieces::Ended&) {

@@ -68,12 +68,15 @@ class Run {
   /// (TextToTextTask::target_log_probabilities).
   Tensor log_probabilities(std::span<const std::string> lines, std::span<const std::string> targets,
                            Context& context) const;
+  /// Returns the hidden states f32 [B, N, width] of each line, padded at the end, of a language model or an
+  /// encoder; see Task::reader(). Throws an Error for a run that does not read texts one by one.
+  Tensor hidden(std::span<const std::string> lines, Context& context) const;
   /// Answers one line with a task that generates text. `on_text` receives the answer in pieces, on
   /// the calling thread, as soon as they are final: token by token for greedy search and sampling,
   /// and once all hypotheses agree for beam search. The joined pieces equal the answer of
-  /// predict(). If `on_text` returns false, generation stops; the answer is the text so far, with
-  /// probability 0.
-  Prediction stream(const std::string& line, const OnText& on_text) const;
+  /// predict() or, with options, of generate(). If `on_text` returns false, generation stops; the answer is
+  /// the text so far, with probability 0.
+  Prediction stream(const std::string& line, const OnText& on_text, TextGenerationOptions options = {}) const;
   /// Generates `samples` texts: continuations of a prompt, or for a task that maps a text to a
   /// text, answers to it. Greedy at temperature 0. The score of the only alternative of a text is
   /// its log-probability. Throws an Error for options out of range and for a prompt that the model

@@ -76,10 +76,13 @@ struct TextGenerationOptions {
   /// Texts that end a generated text, before which it is cut.
   std::optional<std::vector<std::string>> stop = {};
   std::int64_t samples = 1;  ///< number of texts, 1 to 1,024
+  bool marks = true;         ///< false: a language model reads the prompt without the mark that begins texts
+  TextPieces* pieces = nullptr;  ///< receives the first text as it is generated (Run::stream())
 
   bool draws() const {
     return samples > 1 || temperature || top_k || top_p || min_p || repetition_penalty || seed;
   }
+  bool has_any() const { return draws() || max_tokens || stop || !marks; }
   void apply_to(SamplingOptions& sampling, std::uint64_t& own_seed) const {
     sampling = {temperature.value_or(sampling.temperature), top_k.value_or(sampling.top_k),
                 top_p.value_or(sampling.top_p), min_p.value_or(sampling.min_p),
@@ -249,6 +252,8 @@ class Task : public Objective {
 
   // --- use
 
+  /// Returns how it reads its inputs or, if `of_outputs`, the texts that it writes (tokenizer.separate).
+  virtual TextReader reader(bool /*of_outputs*/) const { return {}; }
   /// Returns a prediction for each line, in order. Records no gradient. Thread-safe.
   virtual std::vector<Prediction> predict(std::span<const std::string> lines,
                                           const PredictOptions& options) = 0;

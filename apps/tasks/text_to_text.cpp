@@ -319,7 +319,7 @@ std::vector<Prediction> TextToTextTask::predict(std::span<const std::string> lin
 
 std::vector<Prediction> TextToTextTask::generate(const std::string& prompt,
                                                  const TextGenerationOptions& options) {
-  check(!options.stop, "generate: stop is for language models; a ", entry().name,
+  check(!options.stop && options.marks, "generate: stop and marks are for language models; a ", entry().name,
         " run writes a whole answer");
   Decoding decoding = decoding_;
   if (options.draws()) decoding.method = Decoding::Method::sample;
@@ -328,7 +328,7 @@ std::vector<Prediction> TextToTextTask::generate(const std::string& prompt,
   if (options.max_tokens)
     decoding.search.length_ratio = 0, decoding.search.length_extra = *options.max_tokens;
   const std::vector<std::string> sources = {source_of(prompt)};
-  const Prediction answer = answers_to(sources, decoding, {}).front();
+  const Prediction answer = answers_to(sources, decoding, {.pieces = options.pieces}).front();
   report_truncation("decoding.max_source_tokens");
   check(!answer.alternatives.empty(), "generate: the prompt is blank, and a ", entry().name,
         " run needs a source text");
@@ -379,6 +379,14 @@ Tensor TextToTextTask::target_log_probabilities(std::span<const std::string> lin
   for (const Tokens& target : tokens.targets)
     for (std::int64_t i = 0; i < each.size(1); ++i) counts.push_back(i <= std::ssize(target) ? 1 : 0);
   return sum(each * Tensor::from(counts, each.shape(), each.device()), 1);
+}
+
+TextReader TextToTextTask::reader(bool of_outputs) const {
+  const Tokenizer& tokenizer = of_outputs ? target_tokenizer() : *tokenizer_;
+  return {&tokenizer, [this, of_outputs, &tokenizer](const std::string& text, bool marks) {
+            const std::string read = of_outputs ? text : source_of(text);
+            return marks ? tokens_with_end(tokenizer, read) : tokenizer.encode(read);
+          }};
 }
 
 /// Returns at most `limit` source tokens, including the end mark.

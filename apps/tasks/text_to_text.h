@@ -106,6 +106,7 @@ class TextToTextTask : public Task, public GeneratesText {
   /// hardly changes the ranking of models. The loss covers all pairs.
   Evaluation evaluate() override;
 
+  TextReader reader(bool of_outputs) const override;
   std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override;
   std::vector<Prediction> generate(const std::string& prompt, const TextGenerationOptions& options) override;
   /// Returns log p(target | line) for each pair, [B], natural logarithm, including the end of the

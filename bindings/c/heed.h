@@ -469,6 +469,23 @@ heed_status heed_run_outputs(heed_run* run, const char* const* lines, size_t cou
 /// target, for tasks that write a text for a text. Tracked; `context` as for heed_run_outputs().
 heed_status heed_run_log_probabilities(heed_run* run, const char* const* lines, const char* const* targets,
                                        size_t count, heed_context* context, heed_tensor** out);
+/// Computes the hidden states [count, tokens, width] of lines, rows padded at the end: those of a language
+/// model, or of an encoder. heed_run_encode() tells the tokens of each line. Tracked; `context` as for
+/// heed_run_outputs().
+heed_status heed_run_hidden(heed_run* run, const char* const* lines, size_t count, heed_context* context,
+                            heed_tensor** out);
+/// Describes the tokenizer of a run, of its inputs or, if `of_outputs` is not 0, of the texts that it writes:
+/// {"size", "special": {token: id}, "marks": {"bos", "eos", "pad", "unk", "mask": an id or null}}.
+heed_status heed_run_tokenizer(heed_run* run, int32_t of_outputs, char** out);
+/// Returns the tokens of each text, uncut: [{"ids", "tokens", "bytes"}, ...]. Special tokens in a text become
+/// their ids. `marks`: with what the model reads around a text, such as [CLS] and [SEP]; in a pair task a tab
+/// separates two texts. `spelled`: with "tokens", as the tokenizer's file spells them, and "bytes", lists of those
+/// that each adds to a text; these are empty without.
+heed_status heed_run_encode(heed_run* run, const char* const* texts, size_t count, int32_t of_outputs,
+                            int32_t marks, int32_t spelled, char** out);
+/// Returns the text of ids as a JSON string, without special tokens unless `keep_special` is not 0.
+heed_status heed_run_decode(heed_run* run, const int64_t* ids, size_t count, int32_t of_outputs,
+                            int32_t keep_special, char** out);
 /// Receives a new piece of a text, valid during the call. Non-zero ends the writing.
 typedef int32_t (*heed_on_text)(void* context, const char* piece);
 /// Answers one line, for a task that writes texts. `on_text` receives the answer in pieces, in this
@@ -484,10 +501,13 @@ heed_status heed_run_stream_bytes(heed_run* run, const char* line, heed_on_bytes
                                   char** out);
 /// Writes texts that continue a prompt or, for a task that writes a text for a text, answer it.
 /// `settings`: "max_tokens", "temperature" (0: greedy), "top_k", "top_p", "min_p", "repetition_penalty",
-/// "samples" (1), "seed" and "stop", a list of texts before which a language model ends its own;
-/// the run's settings are the defaults. `out`: a JSON list of the texts, each as heed_run_predict()
+/// "samples" (1), "seed", "stop", a list of texts before which a language model ends its own, and "marks"
+/// (true: it reads the mark that begins texts before the prompt); the run's settings are the defaults. `out`: a JSON list of the texts, each as heed_run_predict()
 /// gives an answer; its score is its log-probability.
 heed_status heed_run_generate(heed_run* run, const char* prompt, const char* settings, char** out);
+/// Streams the text of heed_run_generate(), as heed_run_stream_bytes(); "samples" must be 1.
+heed_status heed_run_generate_stream(heed_run* run, const char* prompt, const char* settings,
+                                     heed_on_bytes on_bytes, void* context, char** out);
 /// Creates a queue for servers: any number of threads ask, and waiting lines are answered together.
 /// `settings`: "max_batch" (32), the most texts of one pass, "workers" (1), the threads that
 /// answer, and "errors" ("raise"), as for heed_run_predict(). The queue keeps the run alive. It

@@ -5,12 +5,14 @@
 
 #include "heed/apps/compare/comparison.h"
 #include "heed/apps/hub/exchange.h"
+#include "heed/apps/hub/architecture.h"
 #include "heed/apps/report/capture.h"
 #include "heed/apps/tasks/report.h"
 #include "heed/apps/tasks/train.h"
 #include "heed/base/error.h"
 #include "heed/base/file.h"
 #include "heed/base/names.h"
+#include "heed/base/unicode.h"
 #include "heed/c/handles.h"
 #include "heed/core/device.h"
 #include "heed/training/progress.h"
@@ -86,6 +88,17 @@ heed_status give_text(const char* function, heed_run* run, char** out, const Wor
   return guarded(function, out, [&] { return new_text(from_run(run, work)); });
 }
 
+/// Runs a function of the API that returns what a model computes of lines.
+heed_status give_states(const char* function, heed_run* run, const char* const* lines, std::size_t count,
+                        heed_context* context, heed_tensor** out,
+                        Tensor (Run::*compute)(std::span<const std::string>, Context&) const) {
+  return guarded_tensor(function, out, [&] {
+    const std::vector<std::string> texts = line_list(lines, count);
+    const std::shared_ptr<Context> pass = context_of(context);
+    return from_run(run, [&](const Run& open) { return (open.*compute)(texts, *pass); });
+  });
+}
+
 Json json_of(const Prediction& answer) {
   if (!answer.error.empty()) return {{"error", answer.error}};
   Json json = {{"text", answer.text}, {"probability", answer.probability}, {"alternatives", Json::array()}};
@@ -101,11 +114,6 @@ std::string json_of(const std::vector<Prediction>& answers) {
   Json list = Json::array();
   for (const Prediction& answer : answers) list.push_back(json_of(answer));
   return dumped(list);
-}
-
-std::string streamed(heed_run* run, const char* line, const OnText& take) {
-  const std::string text = text_of(line, "line");
-  return from_run(run, [&](Run& open) { return dumped(json_of(open.stream(text, take))); });
 }
 
 /// "errors": whether a line that cannot be answered fails the call, "raise", or has its {"error"}, "return".
@@ -143,9 +151,53 @@ TextGenerationOptions generation_options(const Options& given) {
     options.stop = where_given("stop", given.take_texts("stop", {}));
     options.seed = integer("seed", 0, std::int64_t{1} << 53);
     options.samples = given.take_integer("samples", 1, 1, 1024);
+    options.marks = given.take_bool("marks", true);
     given.check_all_taken("generate");
     return options;
   });
+}
+
+std::string streamed(heed_run* run, const char* line, const char* settings, const OnText& take) {
+  const std::string text = text_of(line, "line");
+  const TextGenerationOptions options = generation_options(settings_of(settings));
+  return from_run(run, [&](Run& open) { return dumped(json_of(open.stream(text, take, options))); });
+}
+
+// --- tokens
+
+TextReader reader_in(Run& run, std::int32_t of_outputs) {
+  TextReader reader = run.task().reader(of_outputs != 0);
+  check(reader.tokenizer != nullptr, "a ", run.task_name(),
+        " run on this data has no tokenizer: it reads no texts");
+  return reader;
+}
+
+/// Returns the bytes that a token adds to a text that it already began.
+std::string bytes_added(const Tokenizer& tokenizer, std::int32_t id) {
+  const std::string& spelling = tokenizer.token(id);
+  const std::int32_t twice[] = {id, id};
+  const std::string once = tokenizer.decode_bytes({twice, 1}, true),
+                    both = tokenizer.decode_bytes(twice, true);
+  if (once == "\xEF\xBF\xBD" && spelling.size() == 6 && spelling.starts_with("<0x") &&
+      spelling.ends_with('>'))  // a byte
+    return {static_cast<char>(std::stoi(spelling.substr(3, 2), nullptr, 16))};
+  return both.starts_with(once) ? both.substr(once.size()) : once;
+}
+
+/// `settings`: of the run, which name the marks that begin and end its texts.
+Json tokenizer_json(const Tokenizer& tokenizer, const Settings& settings) {
+  Json json{{"size", tokenizer.vocabulary_size()}, {"special", Json::object()}};
+  for (const AddedToken& token : tokenizer.added_tokens())
+    if (token.special) json["special"][token.content] = token.id;
+  const auto add = [&](const char* name, std::string mark, const char* setting = "") {
+    if (settings.has(setting) && settings.setting(setting).value != R"("")")
+      mark = Json::parse(settings.setting(setting).value);
+    const std::int64_t id = hub::find_mark_id(tokenizer, mark);
+    json["marks"][name] = id < 0 ? Json() : Json(id);
+  };
+  add("bos", "<s>", "tokenizer.begin"), add("eos", "</s>", "tokenizer.end");
+  add("pad", "<pad>"), add("unk", "<unk>"), add("mask", "<mask>");
+  return json;
 }
 
 QueueOptions queue_options(const Options& given) {
@@ -520,12 +572,53 @@ heed_status heed_run_predict(heed_run* run, const char* const* lines, size_t cou
   });
 }
 
+heed_status heed_run_tokenizer(heed_run* run, int32_t of_outputs, char** out) {
+  return give_text(__func__, run, out, [&](Run& open) {
+    return dumped(tokenizer_json(*reader_in(open, of_outputs).tokenizer, open.settings()));
+  });
+}
+
+heed_status heed_run_encode(heed_run* run, const char* const* texts, size_t count, int32_t of_outputs,
+                            int32_t marks, int32_t spelled, char** out) {
+  return give_text(__func__, run, out, [&](Run& open) {
+    const TextReader reader = reader_in(open, of_outputs);
+    Json all = Json::array();
+    for (const std::string& text : line_list(texts, count, "texts")) {
+      check(unicode::find_invalid(text) == std::string::npos, "texts[", all.size(), "] is not UTF-8");
+      const Tokens ids = reader.encode(text, marks != 0);
+      Json& encoded =
+          all.emplace_back(Json{{"ids", ids}, {"tokens", Json::array()}, {"bytes", Json::array()}});
+      for (const std::int32_t id : spelled != 0 ? ids : Tokens()) {
+        const std::string bytes = bytes_added(*reader.tokenizer, id);
+        encoded["tokens"].push_back(reader.tokenizer->token(id));
+        encoded["bytes"].push_back(std::vector<std::uint8_t>(bytes.begin(), bytes.end()));
+      }
+    }
+    return dumped(all);
+  });
+}
+
+heed_status heed_run_decode(heed_run* run, const int64_t* ids, size_t count, int32_t of_outputs,
+                            int32_t keep_special, char** out) {
+  return give_text(__func__, run, out, [&](Run& open) {
+    check_argument(ids != nullptr || count == 0, "ids is NULL");
+    const Tokenizer& tokenizer = *reader_in(open, of_outputs).tokenizer;
+    Tokens tokens;
+    for (const std::int64_t id : std::span(ids, count)) {
+      check_argument(id >= 0 && id < tokenizer.vocabulary_size(), "ids[", tokens.size(), "] is ", id,
+                     "; the vocabulary has the ids 0 to ", tokenizer.vocabulary_size() - 1);
+      tokens.push_back(static_cast<std::int32_t>(id));
+    }
+    return dumped(Json(tokenizer.decode(tokens, keep_special != 0)));
+  });
+}
+
 heed_status heed_run_stream(heed_run* run, const char* line, heed_on_text on_text, void* context,
                             char** out) {
   return guarded(__func__, out, [&] {
     check_argument(on_text != nullptr, "on_text is NULL");
     bool whole = true;
-    const std::string answer = streamed(run, line, [&](std::string_view piece) {
+    const std::string answer = streamed(run, line, nullptr, [&](std::string_view piece) {
       whole = piece.find('\0') == std::string_view::npos;
       return whole && on_text(context, std::string(piece).c_str()) == 0;
     });
@@ -536,9 +629,14 @@ heed_status heed_run_stream(heed_run* run, const char* line, heed_on_text on_tex
 
 heed_status heed_run_stream_bytes(heed_run* run, const char* line, heed_on_bytes on_bytes, void* context,
                                   char** out) {
+  return heed_run_generate_stream(run, line, nullptr, on_bytes, context, out);
+}
+
+heed_status heed_run_generate_stream(heed_run* run, const char* prompt, const char* settings,
+                                     heed_on_bytes on_bytes, void* context, char** out) {
   return guarded(__func__, out, [&] {
     check_argument(on_bytes != nullptr, "on_bytes is NULL");
-    return new_text(streamed(run, line, [&](std::string_view piece) {
+    return new_text(streamed(run, prompt, settings, [&](std::string_view piece) {
       return on_bytes(context, piece.data(), piece.size()) == 0;
     }));
   });
@@ -637,11 +735,12 @@ heed_status heed_run_measure_files(heed_run* run, const char* const* files, size
 
 heed_status heed_run_outputs(heed_run* run, const char* const* lines, size_t count, heed_context* context,
                              heed_tensor** out) {
-  return guarded_tensor(__func__, out, [&] {
-    const std::vector<std::string> texts = line_list(lines, count);
-    const std::shared_ptr<Context> pass = context_of(context);
-    return from_run(run, [&](Run& open) { return open.outputs(texts, *pass); });
-  });
+  return give_states(__func__, run, lines, count, context, out, &Run::outputs);
+}
+
+heed_status heed_run_hidden(heed_run* run, const char* const* lines, size_t count, heed_context* context,
+                            heed_tensor** out) {
+  return give_states(__func__, run, lines, count, context, out, &Run::hidden);
 }
 
 heed_status heed_run_log_probabilities(heed_run* run, const char* const* lines, const char* const* targets,

@@ -589,6 +589,27 @@ static void test_zeros_in_text(const char* folder) {
   CHECK(answer && strstr(answer, "},{\"text\"") != NULL);
   heed_text_free(answer);
   FAILS(heed_run_generate(run, "a", "{\"max_tokens\": 0}", &answer), HEED_BAD_SETTINGS, "max_tokens");
+  all = (struct written){"", 0, 0};
+  OK(heed_run_generate_stream(run, "a", "{\"max_tokens\": 3, \"temperature\": 0}", take, &all, &answer));
+  CHECK(answer && all.json[0] && strstr(answer, all.json) != NULL);
+  heed_text_free(answer);
+  FAILS(heed_run_generate_stream(run, "a", "{\"samples\": 2}", take, &all, &answer), HEED_ERROR,
+        "samples is 2");
+  const char* texts[] = {"ab", "b"};
+  OK(heed_run_encode(run, texts, 2, 0, 1, 1, &answer));
+  CHECK(answer && strstr(answer, "\"tokens\":[\"b\"],\"bytes\":[[98]]}") != NULL);
+  heed_text_free(answer);
+  OK(heed_run_tokenizer(run, 0, &answer));
+  CHECK(answer && strstr(answer, "{\"size\":") == answer);
+  heed_text_free(answer);
+  int64_t ids[] = {0, 1 << 20};
+  OK(heed_run_decode(run, ids, 1, 0, 1, &answer));
+  CHECK(answer && answer[0] == '"');
+  heed_text_free(answer);
+  FAILS(heed_run_decode(run, ids, 2, 0, 1, &answer), HEED_BAD_ARGUMENT, "ids[1] is 1048576");
+  heed_tensor* states = NULL;
+  OK(heed_run_hidden(run, texts, 2, NULL, &states));
+  heed_tensor_free(states);
   FAILS(heed_run_generate(run, "a", "{\"max_token\": 3}", &answer), HEED_BAD_SETTINGS, "max_token");
   FAILS(heed_run_stream(run, "a", take_text, &all, &answer), HEED_ERROR, "heed_run_stream_bytes");
   FAILS(heed_run_stream_bytes(run, "a", NULL, &all, &answer), HEED_BAD_ARGUMENT, "on_bytes is NULL");
