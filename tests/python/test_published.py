@@ -21,7 +21,8 @@ def write_llama(folder, words=WORDS, head=4, layers=LAYERS, post_processor=None,
               "eos_token_id": 1, "bos_token_id": 0}
     (folder / "config.json").write_text(json.dumps(config | changes))
     tokenizer = {"version": "1.0", "pre_tokenizer": {"type": "Whitespace"}, "post_processor": post_processor,
-                 "added_tokens": [{"id": i, "content": words[i], "special": True} for i in range(3)],
+                 "added_tokens": [dict(dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False), id=i, content=words[i], special=True)
+                                  for i in range(3)],
                  "model": {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(words)}, "unk_token": "<unk>"}}
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     shapes = {"model.embed_tokens.weight": (len(words), WIDTH), "lm_head.weight": (len(words), WIDTH), "model.norm.weight": (WIDTH,)}

@@ -426,6 +426,13 @@ def encoded(text: str, what: str = "a text for heed") -> bytes:
         raise ValueError(f"{what} is not Unicode text: {error.reason}") from None
 
 
+def one_of(name: str, value: Any, other: str, given: Any) -> Any:
+    """Returns an option that has two names."""
+    if value is not None and given is not None:
+        raise TypeError(f"{name} and {other} are the same option: give one")
+    return given if value is None else value
+
+
 def number_of(value: Any, what: str) -> float:
     """Converts a finite number."""
     try:

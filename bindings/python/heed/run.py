@@ -16,7 +16,7 @@ import threading
 import warnings
 import zipfile
 from dataclasses import dataclass, field
-from typing import IO, Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import IO, TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, TypedDict, Union
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from ._library import Path
 from .layers import Context, Module, _Handle
 from .notebook import Page, report
 from .tensor import Array, Tensor
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _AT_ONCE = 1024  # lines of one call, as in the sample programs
 
@@ -318,11 +321,41 @@ def column_names(task: Dict[str, Any], named: Dict[str, Any]) -> Dict[str, str]:
     return {name: named.pop(name) for name in columns if name in named}
 
 
-def _one_of(name: str, value: Any, other: str, given: Any) -> Any:
-    """Returns an option that has two names."""
-    if value is not None and given is not None:
-        raise TypeError(f"{name} and {other} are the same option: give one")
-    return given if value is None else value
+class GenerationOptions(TypedDict, total=False):
+    """Keywords of Run.generate() and Run.stream(). Omitted ones are taken from the run."""
+
+    max_tokens: Optional[int]  #: The most new tokens; also `max_new_tokens`.
+    temperature: Optional[float]  #: Divides the logits; 0, or `do_sample=False`, always picks the likeliest token.
+    top_k: Optional[int]  #: Keeps this many of the likeliest tokens.
+    top_p: Optional[float]  #: Keeps the likeliest tokens with this sum of probabilities.
+    min_p: Optional[float]  #: Keeps tokens with this share of the largest probability.
+    repetition_penalty: Optional[float]  #: Above 1, avoids tokens that the text already has.
+    stop: Union[None, str, Sequence[str]]  #: A language model ends before the first of these texts.
+    samples: Optional[int]  #: The number of texts; also `num_return_sequences`.
+    seed: Optional[int]  #: Equal seeds give equal texts.
+    add_special_tokens: Optional[bool]  #: False: no begin mark before the prompt.
+    max_new_tokens: Optional[int]
+    do_sample: Optional[bool]
+    num_return_sequences: Optional[int]
+
+
+_OTHER_NAMES = {"max_new_tokens": "max_tokens", "num_return_sequences": "samples", "add_special_tokens": "marks"}
+
+
+def _generation_settings(options: Mapping[str, Any]) -> Optional[bytes]:
+    """Returns options as settings of the library."""
+    unknown = [name for name in options if name not in GenerationOptions.__annotations__]
+    if unknown:
+        raise TypeError(f"there is no option {unknown[0]!r} of generation; there are {', '.join(GenerationOptions.__annotations__)}")
+    given = {name: value for name, value in options.items() if value is not None}
+    if given.pop("do_sample", True) is False:
+        given["temperature"] = lib.one_of("temperature", given.get("temperature"), "do_sample=False", 0)
+    for other, name in _OTHER_NAMES.items():
+        if other in given:
+            given[name] = lib.one_of(name, given.get(name), other, given.pop(other))
+    if isinstance(given.get("stop"), str):
+        given["stop"] = [given["stop"]]
+    return lib.settings_json(given)
 
 
 class Model(Module):
@@ -518,12 +551,13 @@ class Run(_Handle):
         described = self._describe()
         return Predictions(answers, described["classes"], described["settings"].get("data", {}))
 
-    def stream(self, text: str) -> Iterator[str]:
-        """Yields the generated answer to a text in pieces: ``for piece in run.stream(text)``.
+    def stream(self, text: str, **options: Unpack[GenerationOptions]) -> Iterator[str]:
+        """Yields a generated text in pieces: ``for piece in run.stream(prompt, temperature=0.8)``.
 
         Greedy search and sampling yield each token; beam search yields text once all hypotheses agree on it. The
-        pieces add up to the answer of predict(). Leaving the loop stops generation.
+        pieces add up to the answer of predict() or, with GenerationOptions, of generate(). Leaving the loop stops generation.
         """
+        given = _generation_settings(options)
         line = lib.encoded(text, "text")
         found: "queue.SimpleQueue[Any]" = queue.SimpleQueue()  # pieces, then None or an exception
         left = threading.Event()
@@ -535,7 +569,7 @@ class Run(_Handle):
         def write() -> None:
             try:
                 with lib.interruptible():
-                    lib.result_json("heed_run_stream_bytes", self, line, lib.TYPES["heed_on_bytes"](take), None)
+                    lib.result_json("heed_run_generate_stream", self, line, given, lib.TYPES["heed_on_bytes"](take), None)
                 found.put(None)
             except BaseException as error:  # noqa: B902 - raised again below
                 found.put(error)
@@ -553,32 +587,15 @@ class Run(_Handle):
             left.set()
             writer.join()
 
-    def generate(
-        self, prompt: Union[str, Sequence[str]], *, max_tokens: Optional[int] = None,
-        temperature: Optional[float] = None, top_k: Optional[int] = None, top_p: Optional[float] = None,
-        min_p: Optional[float] = None, repetition_penalty: Optional[float] = None,
-        stop: Union[None, str, Sequence[str]] = None, samples: int = 1, seed: Optional[int] = None,
-        max_new_tokens: Optional[int] = None, do_sample: Optional[bool] = None,
-        num_return_sequences: Optional[int] = None,
-    ) -> Predictions:
+    def generate(self, prompt: Union[str, Sequence[str]], **options: Unpack[GenerationOptions]) -> Predictions:
         """Returns ``samples`` texts that continue a prompt or, for tasks such as translate, answer it; of a list of
         prompts those of the first, then those of the next.
 
         >>> print(run.generate("Once upon", max_tokens=50, temperature=0.8, stop=["\\n\\n"])[0])
 
-        ``temperature`` divides the logits; 0 always picks the likeliest token. ``top_k``, ``top_p`` and ``min_p`` (a
-        share of the largest probability) keep only the likeliest tokens. ``repetition_penalty`` above 1 avoids tokens
-        that the text already has. A text of a language model ends before the first text of ``stop``. Omitted options are
-        taken from the run. Equal seeds give equal texts. ``max_new_tokens``, ``do_sample`` (False: temperature 0) and
-        ``num_return_sequences`` are other libraries' names.
+        ``options`` are those of GenerationOptions.
         """
-        if max_new_tokens is not None or num_return_sequences is not None or do_sample is not None:
-            max_tokens = _one_of("max_tokens", max_tokens, "max_new_tokens", max_new_tokens)
-            samples = _one_of("samples", None if samples == 1 else samples, "num_return_sequences", num_return_sequences) or 1
-            temperature = temperature if do_sample is not False else _one_of("temperature", temperature, "do_sample=False", 0)
-        given = lib.settings_json(dict(
-            max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
-            repetition_penalty=repetition_penalty, stop=[stop] if isinstance(stop, str) else stop, samples=samples, seed=seed))
+        given = _generation_settings(options)
         prompts = texts_in(prompt, "prompt") if _is_list(prompt) else [lib.encoded(prompt, "prompt")]
         return Predictions([_prediction(answer) for line in prompts for answer in self._called("generate", line, given)], [])
 
