@@ -20,7 +20,7 @@ DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "reference"
 NOTE = "HEED_WRITE_DOCS=1 python3 tests/python/run.py test_reference.py"
 SECTIONS = [  # title, module, names
     ("Training", "heed", "train resume cross_validate compare Comparison tasks settings Settings Setting"),
-    ("Runs", "heed", "Run from_pretrained Predictions Prediction Alternative AnswerQueue AttentionWeights Model GenerationOptions"),
+    ("Runs", "heed", "Run from_pretrained Predictions Prediction Alternative AnswerQueue AttentionWeights Model Tokenizer GenerationOptions"),
     ("Notebooks", "heed", "report Page ProgressLine"),
     ("Tensors", "heed", "Tensor Parameter from_numpy from_dlpack"),
     ("Layers and modules", "heed", "Module attention Attention attentions Context save load"),
@@ -30,7 +30,7 @@ SECTIONS = [  # title, module, names
     ("The library", "heed", "listing set_threads"),
     ("heed.nn", "heed.nn", "Linear Embedding LayerNorm RMSNorm Dropout MultiheadAttention Sequential ModuleList Activation set_seed"),
 ]
-MADE_BY_HEED = "Comparison Settings Predictions Model AttentionCall Page GenerationOptions".split()  # classes that users do not construct
+MADE_BY_HEED = "Comparison Settings Predictions Model AttentionCall Page Tokenizer GenerationOptions".split()  # classes that users do not construct
 HAND_MADE = "GELU ReLU SiLU Sigmoid Tanh"  # of heed.nn: Activation of a function
 
 

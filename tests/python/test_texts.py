@@ -1,10 +1,12 @@
-"""Texts of published models and of trained runs."""
+"""Tokenizers, hidden states, options of generated texts and chat templates, of published models and of trained runs."""
 
+import importlib.util
 import pathlib
 
 import heed
-from support import CODES, SMALL, WORDS, Folder
-from test_published import write_llama
+import numpy as np
+from support import CODES, LABELS, SMALL, TEXTS, WORDS, Folder
+from test_published import WORDS as VOCABULARY, write_llama
 
 BEGIN = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
          "pair": [], "special_tokens": {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}}}
@@ -21,6 +23,51 @@ class Texts(Folder):
 
     def trained(self, task, *columns, **settings):
         return heed.train(task, *columns, settings={**SMALL, **settings}, out=self.folder / task)
+
+    def test_published_tokenizer(self):
+        tokenizer = self.published().tokenizer
+        self.assertEqual(len(tokenizer), len(VOCABULARY))
+        self.assertEqual(tokenizer.special_tokens, {"<s>": 0, "</s>": 1, "<unk>": 2})
+        self.assertEqual((tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id, tokenizer.pad_token_id), (0, 1, 2, None))
+        self.assertEqual(tokenizer.encode("the cats"), [0, 3, 5])
+        self.assertEqual(tokenizer.encode("<s> the cats </s>"), [0, 3, 5, 1])  # no second begin mark
+        self.assertEqual(tokenizer.encode(["the", "a tree"], add_special_tokens=False), [[3], [8, 9]])
+        self.assertEqual((tokenizer.count("the cats"), tokenizer.count(np.array(["a", "a tree"]))), (3, [2, 3]))
+        self.assertEqual(tokenizer.decode([0, 3, 5]), "<s> the cats")
+        self.assertEqual(tokenizer.decode(np.array([[0, 3], [4, 1]]), skip_special_tokens=True), ["the", "cat"])
+        self.assertEqual((tokenizer.decode([]), tokenizer.decode(3), tokenizer.encode([])), ("", "the", []))
+        self.assertEqual(tokenizer.tokenize("the dog"), ["the", "<unk>"])
+        self.assertEqual(tokenizer.offsets("the  dog\tcats a dog"), [(0, 0), (0, 3), (5, 8), (9, 13), (14, 15), (16, 19)])
+        self.assertIn("10 tokens", repr(tokenizer))
+        if importlib.util.find_spec("transformers"):
+            theirs = importlib.import_module("transformers").PreTrainedTokenizerFast(tokenizer_file=str(self.folder / "tokenizer.json"))
+            for text in ("the  cats see", "dog a dog dog", "a </s> tree", " "):
+                found = theirs(text, return_offsets_mapping=True)
+                self.assertEqual((tokenizer.encode(text), tokenizer.offsets(text)), (found["input_ids"], found["offset_mapping"]))
+        self.refuses(
+            (heed.BadArgument, r"ids\[1\] is 10; .* 0 to 9", lambda: tokenizer.decode([3, 10])),
+            (heed.BadArgument, "is -1", lambda: tokenizer.decode([-1])),
+            (TypeError, "expected integers", lambda: tokenizer.decode("the")),
+            (TypeError, "float", lambda: tokenizer.decode([1.5])),
+            (TypeError, "expected a list of texts", lambda: tokenizer.encode(3)),
+            (TypeError, r"texts\[0\] is 3; expected a text", lambda: tokenizer.encode([3])),
+            (TypeError, "expected a text", lambda: tokenizer.offsets(["the"])))
+
+    def test_tokenizers_of_tasks(self):
+        run = self.trained("classify", TEXTS, LABELS, **{"tokenizer.kind": "bpe"})
+        tokenizer, text = run.tokenizer, "a good film ½ 日本"
+        ids = tokenizer.encode(text)
+        self.assertEqual(ids[-1], tokenizer.eos_token_id)
+        self.assertEqual(tokenizer.decode(ids, skip_special_tokens=True).strip(), text)
+        places = tokenizer.offsets(text)
+        self.assertEqual((len(places), places[-1]), (len(ids), (0, 0)))
+        self.assertEqual({place for place in places if text[slice(*place)].strip() and place[0] > 6}, {(7, 11), (12, 13), (14, 15), (15, 16)})
+        run = self.trained("translate", WORDS, CODES, **{"tokenizer.separate": True, "tokenizer.kind": "words", "model.tie_embeddings": "decoder"})
+        self.assertEqual(run.tokenizer.encode("one two")[-1], run.tokenizer.eos_token_id)
+        self.assertEqual(run.target_tokenizer.decode(run.target_tokenizer.encode("a b", add_special_tokens=False)), "a b")
+        self.assertNotEqual(run.tokenizer.tokenize("one"), run.target_tokenizer.tokenize("one"))
+        pairs = self.trained("match", WORDS, CODES, ["0", "1"] * 12)
+        self.assertEqual(pairs.tokenizer.encode("one two\ta b").count(pairs.tokenizer.eos_token_id), 2)
 
     def test_options(self):
         run = self.published(eos_token_id=None)

@@ -25,6 +25,7 @@ from ._library import Path
 from .layers import Context, Module, _Handle
 from .notebook import Page, report
 from .tensor import Array, Tensor
+from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -598,6 +599,20 @@ class Run(_Handle):
         given = _generation_settings(options)
         prompts = texts_in(prompt, "prompt") if _is_list(prompt) else [lib.encoded(prompt, "prompt")]
         return Predictions([_prediction(answer) for line in prompts for answer in self._called("generate", line, given)], [])
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the texts that the run reads. Raises heed.Error for a run that reads none."""
+        return Tokenizer(self, False)
+
+    @property
+    def target_tokenizer(self) -> Tokenizer:
+        """The tokenizer of the texts that the run writes; the same one without tokenizer.separate."""
+        return Tokenizer(self, True)
+
+    def _encoded(self, texts: Any, *how: int) -> List[Dict[str, Any]]:
+        lines = _lines([texts] if isinstance(texts, str) else texts)
+        return list(self._called("encode", lines, len(lines), *how))
 
     def attention(self, text: str) -> "AttentionWeights":
         """Returns the attention weights of each layer for a text, with the tokens.
