@@ -1,13 +1,20 @@
 """Tokenizers, hidden states, options of generated texts and chat templates, of published models and of trained runs."""
 
 import importlib.util
+import json
 import pathlib
+import unittest
 
 import heed
 import numpy as np
 from support import CODES, LABELS, SMALL, TEXTS, WORDS, Folder
 from test_published import WORDS as VOCABULARY, write_llama
 
+TEMPLATE = """{{ bos_token }}{% for message in messages %}
+    {% if message.role not in ['user', 'assistant'] %}{{ raise_exception('no role ' + message.role) }}{% endif %}
+the {{ message['content'] }} {{ eos_token }}
+{% endfor %}{% if add_generation_prompt %}see{% endif %}"""
+HAS_JINJA = importlib.util.find_spec("jinja2") is not None
 BEGIN = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
          "pair": [], "special_tokens": {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}}}
 
@@ -84,3 +91,27 @@ class Texts(Folder):
             (heed.SettingsError, "top_p", lambda: list(run.stream("the", top_p=2))),
             (TypeError, "max_new_tokens are the same", lambda: run.generate("the", max_tokens=2, max_new_tokens=2)),
             (heed.Error, "marks are for language models", lambda: beams.generate("one", add_special_tokens=False)))
+
+    @unittest.skipUnless(HAS_JINJA, "needs jinja2")
+    def test_chat(self):
+        config = self.folder / "tokenizer_config.json"
+        config.write_text(json.dumps(dict(chat_template=TEMPLATE, bos_token="<s>", eos_token={"content": "</s>"})))
+        run, messages = self.published(), [{"role": "user", "content": "cat"}]
+        prompt = run.chat_prompt(messages)
+        self.assertEqual(prompt, "<s>the cat </s>\nsee")
+        self.assertEqual(run.chat_prompt(messages, add_generation_prompt=False), "<s>the cat </s>\n")
+        self.assertEqual(run.tokenizer.encode(prompt), [0, 3, 4, 1, 6])
+        self.assertEqual(run.chat(messages, max_tokens=3, temperature=0), run.generate(prompt, max_tokens=3, temperature=0)[0].text)
+        without = run.chat(messages, chat_template="the", max_tokens=3, temperature=0)
+        self.assertEqual(without, run.generate("the", max_tokens=3, temperature=0, add_special_tokens=False)[0].text)
+        (self.folder / "chat_template.jinja").write_text("{{ messages | tojson }}{{ tools }}")
+        self.assertEqual(run.chat_prompt(messages, tools=3), '[{"role": "user", "content": "cat"}]3')
+        self.refuses(
+            (heed.Error, "refused the messages: no role tool", lambda: run.chat_prompt([{"role": "tool"}], chat_template=TEMPLATE)),
+            (heed.Error, "refused the messages", lambda: run.chat_prompt(messages, chat_template="{% for %}")),
+            (TypeError, "expected a list", lambda: run.chat_prompt("hello")),
+            (TypeError, "no option .beams", lambda: run.chat(messages, beams=2)))
+
+        (self.folder / "chat_template.jinja").unlink()
+        config.unlink()
+        self.refuses((heed.Error, "has no chat template", lambda: run.chat(messages)))

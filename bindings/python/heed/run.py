@@ -25,7 +25,7 @@ from ._library import Path
 from .layers import Context, Module, _Handle
 from .notebook import Page, report
 from .tensor import Array, Tensor
-from .tokenizer import Tokenizer
+from .tokenizer import Tokenizer, chat_text
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -323,7 +323,7 @@ def column_names(task: Dict[str, Any], named: Dict[str, Any]) -> Dict[str, str]:
 
 
 class GenerationOptions(TypedDict, total=False):
-    """Keywords of Run.generate() and Run.stream(). Omitted ones are taken from the run."""
+    """Keywords of Run.generate(), Run.stream() and Run.chat(). Omitted ones are taken from the run."""
 
     max_tokens: Optional[int]  #: The most new tokens; also `max_new_tokens`.
     temperature: Optional[float]  #: Divides the logits; 0, or `do_sample=False`, always picks the likeliest token.
@@ -599,6 +599,29 @@ class Run(_Handle):
         given = _generation_settings(options)
         prompts = texts_in(prompt, "prompt") if _is_list(prompt) else [lib.encoded(prompt, "prompt")]
         return Predictions([_prediction(answer) for line in prompts for answer in self._called("generate", line, given)], [])
+
+    def chat(
+        self, messages: Sequence[Mapping[str, Any]], *, chat_template: Optional[str] = None,
+        **options: Unpack[GenerationOptions],
+    ) -> str:
+        """Returns the reply of a published chat model to messages, without special tokens.
+
+        >>> run.chat([{"role": "user", "content": "Who are you?"}], max_tokens=50, temperature=0)
+
+        The model reads chat_prompt(messages); the tokens that generation_config.json names end the reply. ``options``:
+        GenerationOptions.
+        """
+        options.setdefault("add_special_tokens", False)
+        return self.generate(self.chat_prompt(messages, chat_template=chat_template), **options)[0].text
+
+    def chat_prompt(
+        self, messages: Sequence[Mapping[str, Any]], *, chat_template: Optional[str] = None, **values: Any,
+    ) -> str:
+        """Renders ``chat_template``, by default that of the published folder, in tokenizer_config.json or
+        chat_template.jinja. ``values`` are for the template: ``tools``, ``add_generation_prompt=False``. Raises heed.Error
+        without a template or the package jinja2, and for messages that the template refuses.
+        """
+        return chat_text(self.folder, messages, chat_template, values)
 
     @property
     def tokenizer(self) -> Tokenizer:

@@ -1,10 +1,15 @@
-"""The tokenizer of a run."""
+"""The tokenizer of a run, and chat templates."""
 
 from __future__ import annotations
 
+import contextlib
+import datetime
+import functools
+import json
+import os
 import re
 import unicodedata
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from . import _library as lib
 
@@ -141,3 +146,40 @@ def _places(text: str, ids: List[int], pieces: List[bytes], special: Set[int], u
         group, joined = [], b""
     place_unknown(len(folded))
     return places
+
+
+def chat_text(folder: str, messages: Sequence[Mapping[str, Any]], template: Optional[str], values: Mapping[str, Any]) -> str:
+    """Renders the chat template of a published folder, or another one, as ``transformers`` does."""
+    if isinstance(messages, str) or not all(isinstance(one, Mapping) and "role" in one for one in messages):
+        raise TypeError(f"messages is {lib.shown(messages)}; expected a list of {{\"role\": \"user\", \"content\": \"...\"}}")
+    try:
+        import jinja2.ext
+        import jinja2.sandbox
+    except ImportError as error:
+        raise lib.Error("chat templates need the package jinja2, which is not installed: pip install jinja2") from error
+    config: Dict[str, Any] = {}
+    with contextlib.suppress(FileNotFoundError), open(os.path.join(folder, "tokenizer_config.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    found: Any = config.get("chat_template") if template is None else template
+    if isinstance(found, list):  # several, by name
+        found = {one["name"]: one["template"] for one in found}.get("default")
+    if template is None and os.path.exists(os.path.join(folder, "chat_template.jinja")):
+        with open(os.path.join(folder, "chat_template.jinja"), encoding="utf-8") as file:
+            found = file.read()
+    if found is None:
+        raise lib.Error(f"{folder!r} has no chat template, neither chat_template.jinja nor \"chat_template\" in "
+                        "tokenizer_config.json: give one as chat_template=, or write the prompt and use generate()")
+
+    def raise_exception(message: str) -> None:
+        raise jinja2.TemplateError(message)
+
+    made = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols])
+    made.filters["tojson"] = functools.partial(json.dumps, ensure_ascii=False)  # jinja2's own escapes for HTML
+    made.globals.update(raise_exception=raise_exception, strftime_now=lambda layout: datetime.datetime.now().strftime(layout))
+    marks = {name: value["content"] if isinstance(value, Mapping) else value
+             for name, value in config.items() if name.endswith("_token") and value}
+    given = {"tools": None, "documents": None, "add_generation_prompt": True, **marks, **values, "messages": messages}
+    try:
+        return str(made.from_string(found).render(given))
+    except (jinja2.TemplateError, TypeError, ValueError) as error:
+        raise lib.Error(f"the chat template of {folder!r} refused the messages: {error}") from error
