@@ -656,6 +656,9 @@ class ScikitLearn(Folder):
         model.fit(TEXTS, LABELS)
         self.assertEqual(model.run_.settings["data"]["valid_fraction"], 0.1)
         self.assertLess(max(one["step"] for one in said if "step" in one), 200)
+        trained = clone(Classifier().set_params(epochs=2, learning_rate=0.01, settings=QUICK)).fit(TEXTS, LABELS).run_.settings["training"]
+        self.assertEqual((trained["epochs"], trained["schedule"]["learning_rate"]), (2, 0.01))
+        self.assertEqual(Regressor(learning_rate=0.5).get_params()["learning_rate"], 0.5)
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             Classifier(steps=3, verbose=1, settings=QUICK).fit(TEXTS, LABELS)

@@ -75,7 +75,8 @@ class _Estimator(_OfTexts):
     _task = ""
 
     def __init__(
-        self, attention: Optional[str] = None, *, steps: Optional[int] = None, random_state: Any = None,
+        self, attention: Optional[str] = None, *, steps: Optional[int] = None, epochs: Optional[int] = None,
+        learning_rate: Optional[float] = None, random_state: Any = None,
         validation_fraction: Optional[float] = None, early_stopping: bool = False, n_iter_no_change: int = 5,
         verbose: Union[bool, int] = 0, settings: Optional[Mapping[str, Any]] = None,
         on_progress: Optional[Callable[[Dict[str, Any]], Any]] = None, out: Optional[str] = None,
@@ -108,7 +109,8 @@ class _Estimator(_OfTexts):
         seed = self.random_state
         if seed is not None and not isinstance(seed, (int, np.integer)):
             seed = check_random_state(seed).randint(2**31 - 1)
-        given = {"training.steps": self.steps, "seed": seed, "data.valid_fraction": float(fraction)}
+        given = {"training.steps": self.steps, "training.epochs": self.epochs, "seed": seed, "data.valid_fraction": float(fraction),
+                 "training.schedule.learning_rate": self.learning_rate}
         if self.early_stopping:
             given["training.patience"] = self.n_iter_no_change  # with it go twenty evaluations
         given.update(self.settings or {})
@@ -125,7 +127,8 @@ class _Estimator(_OfTexts):
 class Classifier(ClassifierMixin, _Estimator):
     """Classifies texts with a run of the task ``classify``; also predicts several labels per text.
 
-    - ``attention``: the encoder's mechanism (``heed.attentions()``). ``steps``: the length of training.
+    - ``attention``: the encoder's mechanism (``heed.attentions()``). ``steps``, ``epochs``: the length of training.
+    - ``learning_rate``: the peak of the schedule. Batches have ``settings={"training.batch_tokens": 2048}``, not a number of texts.
     - ``random_state``: an integer seed, or a RandomState that draws one. None is a fixed seed, so repeated fits are
       equal.
     - ``class_weight``: "balanced" gives all classes equal weight; a dict gives the weight of each class.
@@ -144,7 +147,8 @@ class Classifier(ClassifierMixin, _Estimator):
     _task = "classify"
 
     def __init__(
-        self, attention: Optional[str] = None, *, steps: Optional[int] = None, random_state: Any = None,
+        self, attention: Optional[str] = None, *, steps: Optional[int] = None, epochs: Optional[int] = None,
+        learning_rate: Optional[float] = None, random_state: Any = None,
         class_weight: Union[None, str, Mapping[Any, float]] = None,
         validation_fraction: Optional[float] = None, early_stopping: bool = False, n_iter_no_change: int = 5,
         verbose: Union[bool, int] = 0, settings: Optional[Mapping[str, Any]] = None,
