@@ -1,5 +1,7 @@
 """Attention layers against formulas written in NumPy and against finite differences; optimizers; training."""
 
+import copy
+import pickle
 import unittest
 
 import numpy as np
@@ -41,6 +43,18 @@ class Outputs(Case):
         for name, one in second.state_dict().items():
             np.testing.assert_array_equal(one, before[name])
 
+    def test_copies(self):
+        net = heed.nn.Sequential(heed.nn.Embedding(5, 4), heed.attention("routing_transformer", 4, heads=2, max_length=8, seed=3), heed.nn.Linear(4, 2))
+        net.shared = net[2].weight
+        net.to("f64")
+        again, x = copy.deepcopy(net), np.arange(5)[None]
+        self.same(again(x), net(x).numpy())
+        self.assertIs(again.shared, again[2].weight)
+        self.assertEqual(dict(again.named_parameters()).keys(), net.parameters().keys())
+        again[0].weight.assign(np.ones((5, 4)))
+        self.assertFalse(np.allclose(net[0].weight.numpy(), 1))
+        self.refuses((TypeError, "cannot be pickled", lambda: pickle.dumps(net[1])))
+
     def test_dot_product_with_a_bias_and_slopes(self):
         q, k, v, bias = draw(2, 3, 5, 4), draw(2, 3, 6, 4), draw(2, 3, 6, 2), draw(1, 3, 5, 6)
         slopes = np.array([0.5, 0.25, 0.0])
@@ -81,8 +95,9 @@ class Training(Folder):
     def test_muon(self):
         """What is a matrix that maps one hidden layer to another: not a table, nor what adamw= names."""
 
-        def moments(adamw):
+        def moments(adamw, copied=False):
             net = {"table": heed.nn.Embedding(5, 4), "layer": heed.attention("dot_product", 4), "out": heed.nn.Linear(4, 3)}
+            net = copy.deepcopy(net) if copied else net
             optimizer = heed.Optimizer("muon", net, adamw=adamw(net), momentum=0.9, matrix_rate=0.5, adjust_rate="original")
             heed.save(self.path("state.safetensors"), {"": optimizer})
             with open(self.path("state.safetensors"), "rb") as file:
@@ -92,6 +107,7 @@ class Training(Folder):
         self.assertEqual(moments(lambda net: ()), vectors + 1)
         self.assertEqual(moments(lambda net: net["out"]), vectors + 2)
         self.assertEqual(moments(lambda net: [net["out"], net["layer"]]), vectors + 2 + maps)
+        self.assertEqual(moments(lambda net: (), copied=True), vectors + 1)
         w = heed.parameter(np.ones((2, 2), np.float32))
         self.refuses(
             (TypeError, "adamw=", lambda: heed.Optimizer("adam", w, adamw=w)),

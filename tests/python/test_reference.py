@@ -90,7 +90,7 @@ def members_of(cls):
             yield f"`{name}: {one.fget.__annotations__['return']}`".replace("'", ""), text_of(one)
         elif isinstance(one, (staticmethod, classmethod)):
             yield f"`{header_of(one.__func__, name, typed=False)}`", text_of(one.__func__)
-        elif inspect.isfunction(one):
+        elif inspect.isfunction(one) and one.__module__ == cls.__module__:  # not what ops.py adds to Tensor
             yield f"`{header_of(one, name, typed=False).removesuffix(' -> Tensor')}`", text_of(one)
 
 
@@ -133,7 +133,8 @@ def functions():
             masks.append(f"`{header}`: `{formula.removeprefix('the mask ').replace('&lt;', '<')}`")
         else:
             (others if formula == said else simple).append(f"- `{header}`{also}: {formula}")
-    return [f"Methods of Tensor that are also functions: {', '.join(methods)}.",
+    return [f"Methods of Tensor that are also functions: {', '.join(methods)}. Other functions of `x` or `a` are methods, too,"
+            " except `repeat` and `tile`: `t.exp()`, `t.softmax(-1)`. `dim` and `keepdim` are other names of `axis` and `keepdims`.",
             f"Element-wise functions with the usual meaning: {', '.join(usual)}.",
             f"Element-wise masks, i32 0 or 1: {'; '.join(masks)}.",
             "Other element-wise functions:", "\n".join(simple), "Other functions:", "\n".join(others)]

@@ -1,5 +1,6 @@
 """Tensors against NumPy: values, gradients, memory that is shared, and what is refused."""
 
+import copy
 import gc
 import pickle
 import re
@@ -143,6 +144,37 @@ class Values(Case):
                 numpy = {"neg": np.negative, "erf": None}.get(name, getattr(np, name, None))
                 if numpy:
                     self.same(found, numpy(a), 1e-5)
+
+    def test_methods(self):
+        """Functions of x are methods, and axes have PyTorch's names, too."""
+        a = draw(2, 3, 4)
+        t = heed.Tensor(a)
+        for name in ("exp", "tanh", "softmax", "log_softmax", "cumulative_sum", "triu", "isnan", "sort", "log_sum_exp", "std", "contiguous"):
+            with self.subTest(name):
+                found, expected = (one[0] if isinstance(one, tuple) else one for one in (getattr(t, name)(), getattr(heed, name)(t)))
+                self.same(found, expected.numpy())
+        self.same(t.softmax(1), heed.softmax(t, axis=1).numpy())
+        self.same(heed.log_softmax(t, dim=1), t.log_softmax(axis=1).numpy())
+        self.same(t.sum(dim=1, keepdim=True), a.sum(1, keepdims=True))
+        self.same(heed.mean(t, dim=(0, 2)), a.mean((0, 2)), 1e-5)
+        self.same(t.var(dim=-1, keepdim=True), a.var(-1, keepdims=True), 1e-5)
+        self.same(t.argmax(dim=1), a.argmax(1))
+        self.same(t.unsqueeze(dim=0).squeeze(dim=0).view(6, -1), a.reshape(6, 4))
+        self.same(t.maximum(0).masked_fill(t < 0, 3.0), np.where(a < 0, 3, a))
+        self.refuses((TypeError, "axis and dim are the same option", lambda: t.softmax(axis=1, dim=1)),
+                     (TypeError, "dim", lambda: t.exp(dim=1)))
+
+    def test_copies(self):
+        w = heed.parameter(draw(2, 2))
+        (w * w).sum().backward()
+        again, (one, two) = copy.deepcopy(w), copy.deepcopy([w, w])
+        self.assertIs(one, two)
+        self.assertIsNone(again.grad)
+        again.assign(np.zeros((2, 2)))
+        self.assertTrue(w.numpy().all() and isinstance(one, heed.Parameter))
+        plain = copy.deepcopy(heed.Tensor([[1, 2]], "i32"))
+        self.assertEqual((plain.dtype, plain.tolist(), plain.tracked), ("i32", [[1, 2]], False))
+        self.refuses((TypeError, "copy its detach", lambda: copy.deepcopy(w * 2)), (TypeError, "deepcopy", lambda: copy.copy(w)))
 
     def test_indices(self):
         a = draw(4, 5, 6)

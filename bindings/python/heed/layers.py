@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import math
 import os
+import tempfile
 import threading
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, TypeVar, Union
 
@@ -125,6 +127,18 @@ class Module(_Handle):
             seen.add(id(part))
         return found
 
+    def named_parameters(self) -> Iterator[Tuple[str, Tensor]]:
+        """Yields the names and parameters of parameters()."""
+        return iter(self.parameters().items())
+
+    def __deepcopy__(self: AnyModule, memo: Dict[int, Any]) -> AnyModule:
+        """Copies a module with its parameters, which get no gradients; shared ones stay shared."""
+        if self._handle is not None:
+            raise TypeError(f"a {type(self).__name__} of the library cannot be copied: make another one, and load() what this one saves")
+        memo[id(self)] = made = type(self).__new__(type(self))
+        vars(made).update(copy.deepcopy(vars(self), memo))
+        return made
+
     def _own_parameters(self, prefix: str) -> Dict[str, Tensor]:
         """Returns the parameters of a library module."""
         found: Dict[str, Tensor] = {}
@@ -244,9 +258,18 @@ def load(path: Path, objects: Saved) -> None:
 class Attention(Module):
     """An attention layer, created by attention()."""
 
-    def __init__(self, name: str, handle: int) -> None:
-        super().__init__(handle)
-        self.name = name
+    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
+        super().__init__(lib.result("heed_attention_create", lib.encoded(name, "name"), lib.settings_json(settings)))
+        self.name, self._settings = name, settings
+
+    def __deepcopy__(self, memo: Any) -> "Attention":
+        """Returns a layer with the same settings, parameters and buffers."""
+        now = [dict(device=own.device, dtype=own.dtype) for own in self.parameters().values()][:1] or [{}]
+        made = Attention(self.name, {**self._settings, **now[0]})
+        with tempfile.TemporaryDirectory() as folder:
+            self.save(os.path.join(folder, "layer"))
+            made.load(os.path.join(folder, "layer"))
+        return made
 
     def forward(
         self, x: Like, mask: Optional[Like] = None, memory: Optional[Like] = None,
@@ -288,7 +311,7 @@ def attention(
     """
     settings = dict(options, width=width, heads=heads, positions=positions, dropout=dropout, bias=bias, causal=causal,
                     cross=cross, max_length=max_length, seed=seed, dtype=dtype, device=device)
-    return Attention(name, lib.result("heed_attention_create", lib.encoded(name, "name"), lib.settings_json(settings)))
+    return Attention(name, settings)
 
 
 def attentions() -> Dict[str, Dict[str, Any]]:
@@ -386,7 +409,7 @@ class Optimizer(_Handle):
         groups = given if any(is_group) else [{"params": given}]
         found = [_group(group, learning_rate) for group in groups]
         for tensor in [] if adamw is None else _tensors(adamw):
-            lib.call("heed_tensor_set_hidden_map", tensor, 0)
+            Parameter.exclude_from_muon(tensor)  # type: ignore[arg-type]
         group = lib.TYPES["heed_parameter_group"]
         structs = (group * len(found))(
             *[group(lib.handles_of(tensors), len(tensors), rate, decay) for tensors, rate, decay in found])

@@ -6,13 +6,14 @@ tests/python/test_types.py compares with this module, and writes with HEED_WRITE
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from . import _functions
 from ._functions import *  # noqa: F401, F403
-from .tensor import OPS, Axis, Like, Pair, Tensor, _alike, _apply, _axes, _integer, _integers, _op, _t
+from .tensor import OPS, Axis, Like, Pair, Tensor, _alike, _apply, _axes, _integer, _integers, _op, _t, _with_dim
 
 _TYPES = {"number": "float", "ints": "Sequence[int]"}
 _ALIKE = ("kl_divergence", "mean_squared_error", "where")  # a number or list takes the dtype of the other operand
@@ -102,7 +103,12 @@ _BY_HAND = {name: function for name, function in vars(_functions).items()
 _HEADERS: Dict[str, str] = {}  # of the functions that are made
 for _name, _header, _value, _doc in list(_made()):
     exec(f"def {_name}{_header}:\n    return {_value}")
-    _HEADERS[_name], globals()[_name].__doc__ = _header, _doc
+    globals()[_name].__doc__ = _doc
+    _HEADERS[_name], globals()[_name] = _header, _with_dim(globals()[_name]) if " axis: " in _header else globals()[_name]
 for _name, _named_so in {"var": "variance", "std": "standard_deviation", "cumsum": "cumulative_sum"}.items():
     _HEADERS[_name], globals()[_name] = _HEADERS[_named_so], globals()[_named_so]
 __all__ = sorted([*_BY_HAND, *_HEADERS])
+for _name in __all__:  # those of x are methods, too, except where PyTorch's and NumPy's methods of the name differ
+    _function = globals()[_name]
+    if next(iter(inspect.signature(_function).parameters), "") in ("x", "a") and not hasattr(Tensor, _name) and _name not in ("repeat", "tile"):
+        setattr(Tensor, _name, _function)

@@ -10,7 +10,7 @@ import itertools
 import json
 import operator
 import re
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 import numpy as np
 
@@ -100,6 +100,22 @@ def _comparison(op: str) -> Callable[["Tensor", Like], "Tensor"]:
     return _operator(op, name="heed_compare")
 
 
+_Any = TypeVar("_Any", bound=Callable[..., Any])
+
+
+def _with_dim(function: _Any) -> _Any:
+    """Returns a function of `axis` and perhaps `keepdims` that also takes them as `dim` and `keepdim`."""
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **settings: Any) -> Any:
+        for other, own in (("dim", "axis"), ("keepdim", "keepdims")):
+            if other in settings:
+                settings[own] = lib.one_of(own, settings.get(own), other, settings.pop(other))
+        return function(*arguments, **settings)
+
+    return call  # type: ignore[return-value]
+
+
 def _reduction(op: str, what: str) -> Callable[..., "Tensor"]:
     def reduce(self: "Tensor", axis: Axis = None, keepdims: bool = False) -> "Tensor":
         if op in OPS["reduce"] and (axis is None and not keepdims or isinstance(axis, (int, np.integer))):
@@ -109,7 +125,7 @@ def _reduction(op: str, what: str) -> Callable[..., "Tensor"]:
 
     reduce.__name__ = op
     reduce.__doc__ = f"Returns {what} over one axis, several or all."
-    return reduce
+    return _with_dim(reduce)
 
 
 def _integer(number: int, what: str) -> int:
@@ -220,7 +236,14 @@ class Tensor:
             self._handle = None
 
     def __reduce__(self) -> Any:
-        raise TypeError("a Tensor cannot be pickled or copied: pickle its numpy()")
+        raise TypeError("a Tensor cannot be pickled, or copied without its elements: pickle its numpy(), or take copy.deepcopy()")
+
+    def __deepcopy__(self, memo: Any) -> "Tensor":
+        """Copies the elements of an untracked tensor."""
+        if self.tracked:
+            raise TypeError("a Tensor that was computed from parameters cannot be copied: copy its detach()")
+        copied = Tensor(self).to(self.device)
+        return copied if copied.dtype == self.dtype else copied.to(self.dtype)
 
     # --- what it is
 
@@ -427,6 +450,8 @@ class Tensor:
             made._copied_by = "reshape() of elements that are not in order"
         return made
 
+    view = reshape
+
     def permute(self, *order: Any) -> "Tensor":
         """Returns a view whose axis i is axis order[i]."""
         axes = order[0] if len(order) == 1 and not isinstance(order[0], (int, np.integer)) else order
@@ -529,6 +554,9 @@ class Tensor:
     def __iter__(self) -> Iterator["Tensor"]:
         return (self[i] for i in range(len(self)))
 
+    if TYPE_CHECKING:  # the methods that ops.py adds: its functions of x
+        def __getattr__(self, name: str) -> Callable[..., Any]: ...
+
     # --- reductions
 
     sum, mean, prod = _reduction("sum", "the sum"), _reduction("mean", "the mean"), _reduction("prod", "the product")
@@ -549,18 +577,32 @@ class Tensor:
         return _op("cumulative_sum", [self], axis=axis, reverse=reverse)[0]
 
 
+for _name in ("squeeze", "unsqueeze", "argmax", "var", "cumsum"):
+    setattr(Tensor, _name, _with_dim(getattr(Tensor, _name)))
 AnyTensor = TypeVar("AnyTensor", bound=Tensor)
 
 
 class Parameter(Tensor):
     """A leaf that accumulates gradients in backward(). It shares the memory of a Tensor and copies other data."""
 
-    __slots__ = ()
+    __slots__ = ("_no_map",)  # whether muon leaves it to adamw
 
     def __init__(self, data: Like, dtype: Optional[str] = None, device: Optional[str] = None) -> None:
         self._handle, self._owned, self._is_mask, self._copied_by = None, True, False, ""
         tensor = data if isinstance(data, Tensor) else Tensor(data, dtype, device)
         self._handle = lib.result("heed_tensor_parameter", tensor)
+
+    def exclude_from_muon(self) -> None:
+        """Tells that this matrix is no map between layers, such as a table of vectors: muon leaves it to adamw."""
+        lib.call("heed_tensor_set_hidden_map", self, 0)
+        self._no_map = True
+
+    def __deepcopy__(self, memo: Any) -> "Parameter":
+        """Returns a parameter with the same elements, without their gradient."""
+        copied = Parameter(self.detach().__deepcopy__(memo))
+        if getattr(self, "_no_map", False):
+            copied.exclude_from_muon()
+        return copied
 
 
 def _is_contiguous(shape: Tuple[int, ...], strides: Tuple[int, ...]) -> bool:

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, Callable, Iterable, Iterator, Optional, Tuple, Union
 
 from . import functional
-from .. import _library as lib
 from ..layers import Attention, Context, Module, _entries_of, attention
 from ..ops import embedding, layer_norm, linear, normal, ones, rms_norm, uniform, zeros
 from ..tensor import Like, Parameter, Tensor, _t
@@ -55,7 +54,7 @@ class Embedding(Module):
 
     def __init__(self, count: int, width: int, deviation: float = 1.0) -> None:
         self.weight = Parameter(normal((count, width), 0, deviation, **_drawn()))
-        lib.call("heed_tensor_set_hidden_map", self.weight, 0)
+        self.weight.exclude_from_muon()
 
     def forward(self, ids: Like) -> Tensor:
         """Maps ids of any shape to [..., width]; -1 gives zeros."""
