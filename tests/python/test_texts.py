@@ -75,6 +75,17 @@ class Texts(Folder):
         self.assertNotEqual(run.tokenizer.tokenize("one"), run.target_tokenizer.tokenize("one"))
         pairs = self.trained("match", WORDS, CODES, ["0", "1"] * 12)
         self.assertEqual(pairs.tokenizer.encode("one two\ta b").count(pairs.tokenizer.eos_token_id), 2)
+        self.refuses((heed.Error, "does not read texts one by one", lambda: pairs.hidden("one\ttwo")))
+
+    def test_hidden(self):
+        run = self.published()
+        one, two = run.hidden(["the cats see", "a"])
+        self.assertEqual((one.shape, two.shape, one.dtype), ((4, 8), (2, 8), np.dtype("f4")))
+        np.testing.assert_allclose(run.hidden("the cats see"), one, atol=1e-4)
+        logits = run.model(["the cats see"]).numpy()[0]
+        np.testing.assert_allclose(one @ self.weights["lm_head.weight"].T, logits, atol=1e-4)
+        self.assertEqual(run.hidden([]), [])
+        self.assertEqual(self.trained("translate", WORDS, CODES).hidden("one two").shape[1], 16)
 
     def test_options(self):
         run = self.published(eos_token_id=None)

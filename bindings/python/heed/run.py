@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, L
 import numpy as np
 
 from . import _library as lib
+from ._functions import no_grad
 from ._library import Path
 from .layers import Context, Module, _Handle
 from .notebook import Page, report
@@ -636,6 +637,20 @@ class Run(_Handle):
     def _encoded(self, texts: Any, *how: int) -> List[Dict[str, Any]]:
         lines = _lines([texts] if isinstance(texts, str) else texts)
         return list(self._called("encode", lines, len(lines), *how))
+
+    def hidden(self, texts: Any) -> Any:
+        """Returns the hidden states of a text, float32 [tokens, width], or of each text: the outputs of the encoder or
+        language model for the tokens of ``tokenizer.encode()``. Raises heed.Error for pairs and runs that read no texts.
+        """
+        if isinstance(texts, str):
+            return self.hidden([texts])[0]
+        lines, counts, states = texts_in(texts), self.tokenizer.count(texts), []
+        with lib.interruptible(), no_grad():
+            for begin in range(0, len(lines), 32):
+                part = lib.texts_of(lines[begin:begin + 32])
+                padded = Tensor._result("heed_run_hidden", self, part, len(part), None).numpy()
+                states += [rows[:count].copy() for rows, count in zip(padded, counts[begin:])]
+        return states
 
     def attention(self, text: str) -> "AttentionWeights":
         """Returns the attention weights of each layer for a text, with the tokens.
