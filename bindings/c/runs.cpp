@@ -4,8 +4,8 @@
 #include <sstream>
 
 #include "heed/apps/compare/comparison.h"
-#include "heed/apps/hub/exchange.h"
 #include "heed/apps/hub/architecture.h"
+#include "heed/apps/hub/exchange.h"
 #include "heed/apps/report/capture.h"
 #include "heed/apps/tasks/report.h"
 #include "heed/apps/tasks/train.h"
