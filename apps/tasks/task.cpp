@@ -192,6 +192,7 @@ TransformerConfig Task::encoder_config(std::int64_t vocabulary, std::int64_t cla
   task(classify)         \
   task(match)            \
   task(rate)             \
+  task(tag)              \
   task(embed_text)       \
   task(recommend)        \
   task(language_model)

@@ -1,0 +1,620 @@
+// Labels for the words of a text, such as the names in it. An encoder reads the pieces of the words; a linear layer maps
+// the hidden state of each word's first piece to the logits of the labels, as in BERT (Devlin et al. 2019, section 5.3).
+// Beside it stands a linear-chain CRF over features of the word and its neighbours (apps/data/text_features.h), whose
+// weights are solved for. Sentences come from files (apps/data/tagged_text.h); without them it learns the names in
+// sentences made by rule.
+//
+// Files of a run beside the weights: classes.json and tokenizer.json. Parts of the data: train, valid, test.
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "heed/apps/data/tagged_text.h"
+#include "heed/apps/tasks/class_heads.h"
+#include "heed/autograd/ops.h"
+#include "heed/core/random.h"
+#include "heed/models/label_chain.h"
+#include "heed/models/sequence_encoder.h"
+#include "heed/training/label_spans.h"
+#include "heed/training/text_metrics.h"
+
+namespace heed {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr MetricKind tag_metrics[] = {
+    {"f1", true}, {"precision", true}, {"recall", true}, {"accuracy", true}, {"loss", false}};
+
+// --- settings
+
+struct TagData {
+  DataFiles files = {.what = "Sentences with a label for each word", .form = ": a file, plain or gzip"};
+  std::string format = {}, word_column = {}, label_column = {};
+  TextOptions text = {};
+  SplitOptions split = {.valid_fraction = 0.1, .classes = false};
+  std::int64_t max_tokens = 256;
+};
+
+void for_each_setting(auto&& visit, TagData& data) {
+  const SettingTraits column = {.kind = Setting::Kind::column};
+  for_each_setting(visit, data.files);
+  visit(data.format, "format", {"", "conll", "jsonl"},
+        "conll: a word and its label on each line, in columns, and an empty line after each sentence; jsonl: "
+        "an object with "
+        "two lists, \"words\" and \"labels\", on each line; empty: jsonl for .jsonl and .json, otherwise "
+        "conll");
+  visit(data.word_column, "word_column",
+        "Column of the words: a number from 1, or a name in jsonl; empty: the first, or \"words\" or "
+        "\"tokens\"",
+        column);
+  visit(data.label_column, "label_column",
+        "Column of the labels: a number from 1, or a name in jsonl; empty: the last, or \"labels\", \"tags\" "
+        "or "
+        "\"ner_tags\"",
+        column);
+  for_each_setting(visit, data.text);
+  for_each_setting(visit, data.split);
+  visit(
+      data.max_tokens, "max_tokens", 3, 1 << 24,
+      "Most tokens that the encoder reads at once, including its marks; it reads longer sentences in parts");
+}
+
+constexpr const char* for_sentences = R"({
+  "tokenizer": {"kind": "bpe", "vocabulary": 4000}, "model": {"sparse_features": 524288}, "training": {"label_smoothing": 0.0}})";
+constexpr const char* for_made_sentences = R"({
+  "tokenizer": {"vocabulary": 400}, "model": {"sparse_features": 16384},
+  "training": {"steps": 200, "evaluate_every": 200, "save_every": 200, "label_smoothing": 0.0}})";
+
+Settings tag_settings(bool own_data) {
+  Settings settings;
+  settings.declare("", RuntimeSettings());
+  settings.declare("data", TagData());
+  settings.declare("tokenizer", BeginMark());
+  settings.declare("tokenizer", VocabularySettings());
+  declare_model(settings, {.width = 64, .feed_forward = 128, .encoder_layers = 1}, Stacks::encoder,
+                /*has_sparse_features=*/true);
+  declare_training(settings, tag_metrics);
+  settings.declare("prediction", PredictionSettings{.what = "Sentences"});
+  settings.change_defaults(for_labelled_texts);
+  settings.change_defaults(own_data ? for_sentences : for_made_sentences);
+  return settings;
+}
+
+LabelledText read_tagged(const std::string& path, const Settings& layout, bool labelled, ReadReport& report) {
+  const auto data = layout.read<TagData>("data");
+  return read_tagged_text(path, {data.format, data.text, data.word_column, data.label_column, labelled},
+                          &report);
+}
+
+/// Generates sentences with names of people, places and companies, which only their neighbours tell apart.
+LabelledText names_by_rule(const Settings& settings) {
+  using Names = std::vector<std::string_view>;
+  const Names syllables = {"An", "Ber", "Do", "El", "Ka", "Lin", "Mo", "Ro"},
+              endings = {"da", "den", "ga", "lo", "mir", "na", "sen", "ton"},
+              frames = {"PER met PER in LOC .",       "PER works for ORG .",
+                        "ORG opened a shop in LOC .", "the mayor of LOC thanked PER .",
+                        "shares of ORG fell .",       "it rained in LOC ."};
+  Draws random({settings.read<SplitOptions>("data").seed});
+  LabelledText text;
+  for (int i = 0; i < 1000; ++i) {
+    std::vector<std::string> words, labels;
+    for (const std::string_view slot : split_at_spaces(random.pick(frames))) {
+      const bool is_name = slot == "PER" || slot == "LOC" || slot == "ORG";
+      for (int part = slot == "PER" ? 2 : 1; part > 0; --part) {
+        words.emplace_back(is_name ? concat_text(random.pick(syllables), random.pick(endings))
+                                   : std::string(slot));
+        labels.push_back(!is_name ? "O" : concat_text(slot == "PER" && part == 1 ? "I-" : "B-", slot));
+      }
+    }
+    text.add(joined_words(words), joined_words(labels), "sentence ", static_cast<std::size_t>(i + 1));
+  }
+  return text;
+}
+
+// --- model
+
+/// An encoder whose hidden states of words are mapped to logits, with the part "sparse", a CRF, if it has sparse features.
+class Tagger : public SequenceEncoder {
+ public:
+  explicit Tagger(const TransformerConfig& config)
+      : Tagger(config, Initialiser(static_cast<std::uint64_t>(config.seed))) {}
+  /// Returns the logits [n, labels] of the hidden states at `rows` i32 [n] of the flattened [B * N].
+  Tensor logits(const PaddedTokens& tokens, const Tensor& rows, Context& context) {
+    return output_(index_select(reshape(hidden(tokens, context), {-1, config().width}), 0, rows));
+  }
+  SparseLinear* sparse() { return sparse_.get(); }
+
+ private:
+  Tagger(const TransformerConfig& config, Initialiser initialiser)
+      : SequenceEncoder(config, initialiser), output_(config.width, config.classes, true, initialiser) {
+    set_hidden_map(output_.weight, false);
+    add_module("output", output_);
+    if (config.sparse_features == 0) return;
+    sparse_ = std::make_unique<Part<SparseLinear>>(*this, "sparse", config.sparse_features, config.classes,
+                                                   /*has_chains=*/true);
+    sparse_->freeze();  // solve()
+  }
+  Linear output_;
+  std::unique_ptr<SparseLinear> sparse_;  // null: none
+};
+
+/// A part of a sentence that the encoder reads at once.
+struct Row {
+  std::shared_ptr<const Sentence> sentence;
+  std::size_t first = 0;  ///< of its words
+  Tokens tokens = {};
+  Tokens places = {};  ///< of the first token of each word
+};
+
+/// A sentence to learn from; `labels` are places among the known ones, and in measurements further ones.
+struct Example {
+  std::shared_ptr<const Sentence> sentence;
+  std::vector<std::string> labels;
+  std::vector<std::int32_t> classes;
+};
+
+// --- task
+
+class TagTask final : public Task, public HasOutputs {
+ public:
+  TagTask(const TaskEntry& entry, Settings given)
+      : Task(entry, std::move(given)),
+        batch_size_(settings_.read<PredictionSettings>("prediction").batch_size),
+        max_tokens_(static_cast<std::size_t>(settings_.read<TagData>("data").max_tokens)) {
+    unit_ = "sentences";
+  }
+
+  void prepare_training() override {
+    train_ = examples_of(parts_.train);
+    valid_ = examples_of(parts_.valid);
+    std::vector<std::string> shown;
+    for (const std::string& name : classes_) shown.push_back(quoted_label(name));
+    remark(concat_text(train_.size(), " sentences for training, ", valid_.size(), " for validation, ",
+                       parts_.test.size(), " for testing; ", classes_.size(),
+                       " labels: ", listed(std::span(shown).first(std::min<std::size_t>(shown.size(), 12))),
+                       "; vocabulary ", tokenizer_->vocabulary_size()));
+    std::vector<std::int32_t> lengths;
+    for (const Example& one : train_)
+      for (Row& row : rows_of(one.sentence)) {
+        lengths.push_back(static_cast<std::int32_t>(row.tokens.size()));
+        rows_.push_back(std::move(row));
+        const auto begin = one.classes.begin() + static_cast<std::ptrdiff_t>(rows_.back().first);
+        targets_.emplace_back(begin, begin + std::ssize(rows_.back().places));
+      }
+    plan_batches({lengths, {}}, training_batches(settings_));
+    limit_epochs(is_fine_tuned() ? fine_tuning_epoch_limit : EpochLimit{40, 300, 10'000});
+    remark(steps_remark(settings_, batches(0)));
+  }
+
+  void solve() override {
+    SparseLinear* const sparse = model_as<Tagger>().sparse();
+    if (!sparse || !solves_linear_part(settings_)) return;
+    const std::int64_t labels = sparse->weight.size(1);
+    SparseSamples samples;
+    std::int64_t read = 0;
+    const std::int64_t most = (1 << 23) / labels;
+    for (const Example& one : train_) {
+      if (samples.size() + std::ssize(one.classes) > most) break;
+      for (const TextFeatures& word : features_of({one.sentence, 0, {}, Tokens(one.classes.size())}))
+        samples.add(word.ids, word.values);
+      for (const std::int32_t label : one.classes) {
+        samples.targets.resize(samples.targets.size() + static_cast<std::size_t>(labels));
+        samples.targets[samples.targets.size() - static_cast<std::size_t>(labels - label)] = 1;
+      }
+      samples.chains.push_back(samples.size());
+      ++read;
+    }
+    remark(linear_remark(sparse->fit(samples), read, std::ssize(train_)));
+  }
+
+  Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
+    const Batch& chosen = batches_.at(epoch, batch);
+    std::vector<std::int32_t> labels;
+    for (const std::vector<std::int32_t>& own : pick(targets_, chosen))
+      labels.insert(labels.end(), own.begin(), own.end());
+    const Tensor logits = deep_logits(pick(rows_, chosen), 0, context);
+    const auto count = std::ssize(labels);
+    return {sum(cross_entropy(logits, Tensor::from(labels, {count}, logits.device()), label_smoothing_)),
+            count};
+  }
+
+  Evaluation evaluate() override {
+    if (valid_.empty()) return {};
+    const std::vector<Example> read = pick(valid_, spread_over(valid_.size(), sample()));
+    std::vector<Output> logits = logits_of(read);
+    if (SparseLinear* const sparse = model_as<Tagger>().sparse()) {
+      std::vector<std::vector<std::int32_t>> labels;
+      for (const Example& one : read) labels.push_back(one.classes);
+      sparse->fit_shares_of_chains(logits, labels);
+    }
+    return evaluation(measured_examples(read, logits).metrics, read.size(), valid_.size());
+  }
+
+  std::vector<Prediction> predict(std::span<const std::string> lines,
+                                  const PredictOptions& options) override {
+    using Shared = std::shared_ptr<const Sentence>;
+    return answer_lines(
+        lines, options,
+        [&](const std::string& line) { return std::make_shared<const Sentence>(parse_sentence(line)); },
+        [&](const std::vector<Shared>& sentences) {
+          std::vector<Example> examples;
+          for (const Shared& one : sentences) examples.push_back({one, {}, {}});
+          const std::vector<Output> logits = logits_of(examples);
+          std::vector<Prediction> answers;
+          for (std::size_t i = 0; i < logits.size(); ++i) answers.push_back(answer(*sentences[i], logits[i]));
+          return answers;
+        },
+        [&](const Shared& sentence, const std::string& name, CaptureFile& file) {
+          for (const Row& row : rows_of(sentence))
+            add_pass(file, row.first == 0 ? name : concat_text(name, "-", row.first),
+                     captured([&](Context& context) { deep_logits({row}, 0, context); }), {row.tokens},
+                     *tokenizer_);
+        });
+  }
+
+  /// Returns the logits [words, labels] of the encoder, and those of the CRF, of all lines together.
+  Tensor line_outputs(std::span<const std::string> lines, Context& context) override {
+    std::vector<Row> rows;
+    for (const auto& sentence : inputs_of_lines(lines, [&](const std::string& line) {
+           return std::make_shared<const Sentence>(parse_sentence(line));
+         }))
+      for (Row& row : rows_of(sentence)) rows.push_back(std::move(row));
+    const Tensor deep = deep_logits(rows, 0, context);
+    SparseLinear* const sparse = model_as<Tagger>().sparse();
+    if (!sparse) return deep;
+    return ClassLogits{deep, sparse_logits(rows, 0), sparse->shares}.together();
+  }
+
+  static void read_rows(const Settings& settings, const std::string& file, const TakeText& take,
+                        ReadReport& report) {
+    const LabelledText text = read_tagged(file, settings, /*labelled=*/false, report);
+    const std::vector<std::string> names;
+    std::vector<std::string> cells;
+    for (std::size_t i = 0; i < text.size(); ++i)
+      take(Json(split_words(text.texts[i])).dump(),
+           {names, names, false, cells, {}, '\t', text.places[i], 0});
+  }
+
+ protected:
+  std::map<std::string, std::string> read_parts() override {
+    const auto data = settings_.read<TagData>("data");
+    parts_ = reported([&](ReadReport& report) {
+      if (!names_labelled_data(settings_)) return split_text(names_by_rule(settings_), data.split);
+      return parts_of_files(
+          data.files, data.split.valid_fraction, data.split.test_fraction,
+          [&](const std::string& path) { return read_tagged(path, settings_, true, report); },
+          [&](const LabelledText& all, double valid_fraction, double test_fraction) {
+            SplitOptions split = data.split;
+            split.valid_fraction = valid_fraction, split.test_fraction = test_fraction;
+            return split_text(all, split);
+          });
+    });
+    return digests_of(parts_, [](const LabelledText& text) { return compute_digest(text); });
+  }
+
+  NamedFiles learned_files() override {
+    NamedFiles files = learned_tokenizer([&](const auto& take) {
+      for (const std::string_view text : parts_.train.texts) {
+        std::string spaced = concat_text(' ', text);
+        std::ranges::replace(spaced, '\n', ' ');
+        take(spaced);
+      }
+    });
+    std::set<std::string> labels;
+    for (const std::string_view text : parts_.train.labels)
+      for (std::string& label : split_words(text)) labels.insert(std::move(label));
+    if (labels.size() < 2)
+      throw SettingsError(concat_text("all words have the label ", quoted_label(*labels.begin()),
+                                      "; expected at least two: is data.label_column right?"));
+    files["classes.json"] = classes_to_json({labels.begin(), labels.end()});
+    return files;
+  }
+
+  void open(const ReadFile& read) override {
+    classes_ = classes_from_json(read("classes.json"));
+    tokenizer_.emplace(Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json"));
+    const std::string begin = settings_.read<BeginMark>("tokenizer").begin;
+    begin_ = begin.empty() ? Tokens() : Tokens{tokenizer_->id_of(begin)};
+  }
+
+  std::unique_ptr<Module> make_model() override {
+    return model_of<Tagger>(encoder_config(tokenizer_ ? tokenizer_->vocabulary_size() : 300,
+                                           classes_.empty() ? 2 : std::ssize(classes_)),
+                            batch_tokens());
+  }
+
+  Measurement measured(const MeasureSource& source) override {
+    const auto read = [&](std::span<const std::string> files, const Settings& layout, ReadReport& report) {
+      return read_tagged(files.front(), layout, true, report);
+    };
+    return measured_data(parts_, source, read, [&](const LabelledText& text) {
+      const std::vector<Example> examples = examples_of(text);
+      Measurement found = measured_examples(examples, logits_of(examples));
+      for (Mistake& one : found.mistakes) one.place = text.places[std::stoul(one.place)];
+      return found;
+    });
+  }
+
+  std::vector<std::string> example_lines(std::size_t count) const override {
+    TextList lines;
+    const LabelledText& text = shown_part(parts_);
+    for (std::size_t i = 0; i < text.size(); ++i) lines.push_back(Json(split_words(text.texts[i])).dump());
+    return short_lines(lines, count);
+  }
+
+ private:
+  // --- sentences and rows
+
+  std::vector<Example> examples_of(const LabelledText& text) {
+    std::map<std::string, std::int32_t> places;
+    for (const std::string& name : classes_) places.emplace(name, static_cast<std::int32_t>(places.size()));
+    std::int64_t unknown = 0;
+    std::set<std::string> others;
+    std::vector<Example> examples;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      Example one{std::make_shared<const Sentence>(sentence_of_words(split_words(text.texts[i]))),
+                  split_words(text.labels[i]),
+                  {}};
+      for (const std::string& label : one.labels) {
+        const auto found = places.find(label);
+        one.classes.push_back(found != places.end() ? found->second
+                                                    : static_cast<std::int32_t>(classes_.size()));
+        if (found == places.end()) ++unknown, others.insert(quoted_label(label));
+      }
+      examples.push_back(std::move(one));
+    }
+    check(others.empty() || unknown < count_words(examples), "none of the labels is one of the ",
+          classes_.size(), " known: ", listed(others));
+    if (unknown > 0)
+      remark(concat_text(unknown, " words have labels that training lacks, ", listed(others),
+                         ": they count as wrong, and the loss leaves their sentences out"));
+    return examples;
+  }
+  static std::int64_t count_words(const std::vector<Example>& examples) {
+    std::int64_t count = 0;
+    for (const Example& one : examples) count += std::ssize(one.labels);
+    return count;
+  }
+
+  /// Returns the rows of a sentence, as many words in each as fit into data.max_tokens.
+  std::vector<Row> rows_of(const std::shared_ptr<const Sentence>& sentence) {
+    const std::int32_t end = tokenizer_->id_of("</s>");
+    const std::size_t most = max_tokens_ - begin_.size() - 1;
+    std::vector<Row> rows;
+    for (std::size_t word = 0; word < sentence->words.size(); ++word) {
+      Tokens pieces = tokenizer_->encode(" " + sentence->words[word]);
+      if (pieces.empty()) pieces = {unknown_token()};
+      pieces.resize(std::min(pieces.size(), most));  // its first piece counts
+      if (rows.empty() || rows.back().tokens.size() + pieces.size() + 1 > max_tokens_)
+        rows.push_back({sentence, word, begin_, {}});
+      Row& row = rows.back();
+      row.places.push_back(static_cast<std::int32_t>(row.tokens.size()));
+      row.tokens.insert(row.tokens.end(), pieces.begin(), pieces.end());
+    }
+    for (Row& row : rows) row.tokens.push_back(end);
+    return rows;
+  }
+  std::int32_t unknown_token() const { return tokenizer_->id_of("</s>"); }
+
+  // --- logits
+
+  /// Returns the logits of the encoder for the words of rows: one row after another or, with `width`, each filled up to
+  /// so many.
+  Tensor deep_logits(const std::vector<Row>& rows, std::size_t width, Context& context) {
+    auto& model = model_as<Tagger>();
+    std::vector<Tokens> tokens;
+    for (const Row& row : rows) tokens.push_back(row.tokens);
+    const PaddedTokens padded = pad_tokens(tokens, model.device());
+    Tokens places;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const auto begin = static_cast<std::int32_t>(i) * static_cast<std::int32_t>(padded.ids.size(1));
+      for (const std::int32_t place : rows[i].places) places.push_back(begin + place);
+      for (std::size_t word = rows[i].places.size(); word < width; ++word) places.push_back(begin);
+    }
+    return model.logits(padded, Tensor::from(places, {std::ssize(places)}, model.device()), context);
+  }
+
+  /// Returns the features of the words of a row.
+  std::vector<TextFeatures> features_of(const Row& row) {
+    std::vector<TextFeatures> features(row.places.size());
+    const std::int64_t count = model_as<Tagger>().sparse()->weight.size(0);
+    for (std::size_t i = 0; i < features.size(); ++i)
+      features[i] = word_features(row.sentence->words, row.first + i, count);
+    return features;
+  }
+
+  Tensor sparse_logits(const std::vector<Row>& rows, std::size_t width) {
+    std::vector<std::vector<TextFeatures>> found(rows.size());
+    parallel_for(std::ssize(rows), [&](std::int64_t i) {
+      const auto place = static_cast<std::size_t>(i);
+      found[place] = features_of(rows[place]);
+    });
+    std::vector<TextFeatures> features;
+    for (std::vector<TextFeatures>& row : found) {
+      row.resize(std::max(row.size(), width), {{0}, {0}});
+      features.insert(features.end(), row.begin(), row.end());
+    }
+    auto& model = model_as<Tagger>();
+    return (*model.sparse())(sparse_batch(features, model.device()));
+  }
+
+  /// Returns the logits of each sentence, word by word: of the encoder, followed by those of the CRF if there is one.
+  std::vector<Output> logits_of(const std::vector<Example>& examples) {
+    std::vector<Row> rows;
+    std::vector<std::size_t> owners;
+    Lengths lengths;
+    for (std::size_t i = 0; i < examples.size(); ++i)
+      for (Row& row : rows_of(examples[i].sentence)) {
+        lengths[0].push_back(static_cast<std::int32_t>(row.tokens.size()));
+        rows.push_back(std::move(row));
+        owners.push_back(i);
+      }
+    const bool has_sparse = model_as<Tagger>().sparse() != nullptr;
+    const auto found =
+        outputs_of(*this, rows, lengths, batch_size_, [&](const std::vector<Row>& batch, Context& context) {
+          std::size_t width = 1;
+          for (const Row& row : batch) width = std::max(width, row.places.size());
+          const Tensor deep = deep_logits(batch, width, context);
+          return has_sparse ? concat({deep, sparse_logits(batch, width)}, -1) : deep;
+        });
+    std::vector<Output> logits(examples.size());
+    const std::size_t of_word = classes_.size() * (has_sparse ? 2 : 1);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      logits[owners[i]].insert(
+          logits[owners[i]].end(), found[i].begin(),
+          found[i].begin() + static_cast<std::ptrdiff_t>(rows[i].places.size() * of_word));
+    return logits;
+  }
+
+  /// Calls use(chain) with the CRF of a sentence; without one each label stands by itself.
+  template <class Use>
+  auto with_chain(const Output& logits, const Use& use) {
+    SparseLinear* const sparse = model_as<Tagger>().sparse();
+    if (!sparse) return use(LabelChain(logits, {}, classes_.size()));
+    const auto mixed = sparse->chain_logits(logits);
+    return use(LabelChain(mixed.first, mixed.second, classes_.size()));
+  }
+
+  // --- answers and metrics
+
+  std::vector<std::string> names_of(std::span<const std::int32_t> labels) const {
+    std::vector<std::string> names;
+    for (const std::int32_t label : labels) names.push_back(classes_[static_cast<std::size_t>(label)]);
+    return names;
+  }
+
+  /// The text of an answer marks spans with brackets: "[PER Anna Berg] met [PER Olga] .".
+  Prediction answer(const Sentence& sentence, const Output& logits) {
+    return with_chain(logits, [&](LabelChain chain) {
+      const std::vector<std::int32_t> best = chain.best();
+      const std::vector<std::string> labels = names_of(best);
+      Prediction answer;
+      answer.probability = std::exp(chain.log_probability(0, best));
+      const auto place = [&](std::size_t begin, std::size_t end, const std::string& label) {
+        const std::span<const std::int32_t> own = std::span(best).subspan(begin, end - begin);
+        return Prediction::Span{text_between(sentence, begin, end), label, sentence.places[begin].begin,
+                                sentence.places[end - 1].end, std::exp(chain.log_probability(begin, own))};
+      };
+      for (std::size_t i = 0; i < labels.size(); ++i) answer.words.push_back(place(i, i + 1, labels[i]));
+      std::size_t next = 0;
+      const auto add = [&](const std::string& more) {
+        answer.text.append(answer.text.empty() ? "" : " ").append(more);
+      };
+      for (const LabelSpan& span : label_spans(labels)) {
+        for (; next < span.begin; ++next) add(sentence.words[next]);
+        answer.spans.push_back(place(span.begin, span.end, span.kind));
+        add(concat_text('[', span.kind, ' ', answer.spans.back().text, ']'));
+        next = span.end;
+      }
+      for (; next < labels.size(); ++next) add(sentence.words[next]);
+      return answer;
+    });
+  }
+  static std::string text_between(const Sentence& sentence, std::size_t begin, std::size_t end) {
+    std::string text;
+    for (std::size_t i = begin; i < end; ++i) {
+      if (i > begin) text.append(sentence.places[i].begin - sentence.places[i - 1].end, ' ');
+      text += sentence.words[i];
+    }
+    return text;
+  }
+
+  /// The place of a mistake is the index of its sentence.
+  Measurement measured_examples(const std::vector<Example>& examples, const std::vector<Output>& logits) {
+    std::map<std::string, SpanCounts> kinds;
+    SpanCounts all;
+    double right = 0, words = 0, loss = 0, known_words = 0;
+    Measurement found;
+    found.examples = {"f1", "mean", {}};
+    for (std::size_t i = 0; i < examples.size(); ++i) {
+      const Example& one = examples[i];
+      with_chain(logits[i], [&](LabelChain chain) {
+        const std::vector<std::int32_t> best = chain.best();
+        const std::vector<std::string> labels = names_of(best);
+        SpanCounts own;
+        for (const auto& [kind, counts] : count_spans(label_spans(one.labels), label_spans(labels)))
+          kinds[kind].add(counts), own.add(counts);
+        all.add(own);
+        found.examples.rows.push_back(
+            {2. * static_cast<double>(own.right), static_cast<double>(own.expected + own.predicted)});
+        for (std::size_t word = 0; word < labels.size(); ++word)
+          right += labels[word] == one.labels[word] ? 1 : 0;
+        words += static_cast<double>(labels.size());
+        const bool is_known = std::ranges::all_of(
+            one.classes, [&](std::int32_t label) { return label < std::ssize(classes_); });
+        if (is_known) loss += chain.loss(one.classes), known_words += static_cast<double>(labels.size());
+        if (labels != one.labels)
+          found.mistakes.push_back(
+              {std::to_string(i), one.sentence->text, marked(one.sentence->words, one.labels),
+               marked(one.sentence->words, labels), std::exp(chain.log_probability(0, best))});
+      });
+    }
+    std::ranges::stable_sort(found.mistakes, std::ranges::greater(), &Mistake::probability);
+    const double values[] = {all.f1(), all.precision(), all.recall(), right / words,
+                             loss / std::max(known_words, 1.)};
+    found.metrics = metrics(values);
+    found.count = std::ssize(examples);
+    Json json;
+    for (const Metric& metric : found.metrics)
+      json[metric.name] = metric.name == "loss" ? metric.value : rounded(metric.value);
+    json["sentences"] = examples.size();
+    json["words"] = static_cast<std::int64_t>(words);
+    for (const auto& [kind, counts] : kinds)
+      json["spans"][kind] = {{"expected", counts.expected},
+                             {"predicted", counts.predicted},
+                             {"precision", rounded(counts.precision())},
+                             {"recall", rounded(counts.recall())},
+                             {"f1", rounded(counts.f1())}};
+    found.json = json.dump();
+    return found;
+  }
+  static std::string marked(const std::vector<std::string>& words, const std::vector<std::string>& labels) {
+    std::string text;
+    for (const LabelSpan& span : label_spans(labels)) {
+      text += concat_text(text.empty() ? "[" : " [", span.kind);
+      for (std::size_t i = span.begin; i < span.end; ++i) text += " " + words[i];
+      text += "]";
+    }
+    return text;
+  }
+
+  const std::int64_t batch_size_;
+  const std::size_t max_tokens_;
+  TextParts parts_;
+  std::optional<Tokenizer> tokenizer_;
+  Tokens begin_;
+  std::vector<Example> train_, valid_;
+  std::vector<Row> rows_;                           // of the training sentences
+  std::vector<std::vector<std::int32_t>> targets_;  // of their words
+};
+
+/// A row of examples in memory, as a line of jsonl.
+std::string tagged_line(std::span<const std::string> row, std::size_t /*number*/) {
+  return Json({{"words", split_words(row[0])}, {"labels", split_words(row[1])}}).dump();
+}
+const ExampleTable tagged_examples = {"",
+                                      {{"words", "The words of a sentence", false, between_words},
+                                       {"labels", "The label of each word", false, between_words}},
+                                      "jsonl",
+                                      tagged_line};
+
+}  // namespace
+
+const TaskEntry& tag_task() {
+  static const TaskEntry entry = make_task_entry<TagTask>(
+      {"tag",
+       "Trains, evaluates and uses a model that labels the words of a text, such as the names in it",
+       Stacks::encoder,
+       tag_metrics,
+       tag_settings,
+       names_labelled_data,
+       {tagged_examples},
+       for_fine_tuning});
+  return entry;
+}
+
+}  // namespace heed
