@@ -319,7 +319,7 @@ class Problem {
     std::vector<Step> history;
     double value = value_along(u_, 0), first_norm = 0;
     Point gradient = gradient_here();
-    for (int step = 0; step < 100; ++step) {
+    for (int step = 0; step < (data_.has_chains() ? 250 : 100); ++step) {
       const double norm = dot(gradient, gradient);
       first_norm = std::max(first_norm, norm);
       if (norm <= tolerance * tolerance * first_norm) return;

@@ -134,7 +134,7 @@ class ColumnReader {
 
   static bool is_blank_line(std::string_view line) { return split_at_spaces(line).empty(); }
 
-  std::vector<std::string_view> fields_of(std::string_view line) const {
+  std::vector<std::string_view> split_fields(std::string_view line) const {
     return has_tabs_ ? split_at(line, "\t") : split_at_spaces(line);
   }
 
@@ -142,16 +142,16 @@ class ColumnReader {
   void begin(std::string_view line) {
     if (columns_ > 0) return;
     has_tabs_ = line.find('\t') != line.npos;
-    columns_ = fields_of(line).size();
-    word_ = place_of(options_.word_column, 1);
-    label_ = options_.labelled ? place_of(options_.label_column, columns_) : word_;
+    columns_ = split_fields(line).size();
+    word_ = column_index(options_.word_column, 1);
+    label_ = options_.labelled ? column_index(options_.label_column, columns_) : word_;
     if (options_.labelled)
       check(word_ != label_, lines_.place(), ": the words and their labels are both in column ", word_ + 1,
             " of ", columns_, "; a line has a word and its label, such as \"Paris B-LOC\"");
     for (const Line& one : std::exchange(waiting_, {})) add(one.text, one.number);
   }
 
-  std::size_t place_of(const std::string& column, std::size_t otherwise) const {
+  std::size_t column_index(const std::string& column, std::size_t otherwise) const {
     const auto number =
         column.empty() ? std::optional(static_cast<double>(otherwise)) : parsed_number(column);
     check(number && *number >= 1 && *number <= static_cast<double>(columns_), lines_.place(),
@@ -160,7 +160,7 @@ class ColumnReader {
   }
 
   void add(std::string_view line, std::size_t number) {
-    const std::vector<std::string_view> fields = fields_of(line);
+    const std::vector<std::string_view> fields = split_fields(line);
     const std::string place = concat_text(lines_.origin(), ":", number);
     if (fields.size() != columns_) {
       if (line.starts_with("#")) return;  // a comment

@@ -35,7 +35,7 @@ struct TagData {
   DataFiles files = {.what = "Sentences with a label for each word", .form = ": a file, plain or gzip"};
   std::string format = {}, word_column = {}, label_column = {};
   TextOptions text = {};
-  SplitOptions split = {.valid_fraction = 0.1, .classes = false};
+  SplitOptions split = {.valid_fraction = 0.05, .classes = false};
   std::int64_t max_tokens = 256;
 };
 
@@ -104,7 +104,7 @@ LabelledText names_by_rule(const Settings& settings) {
     std::vector<std::string> words, labels;
     for (const std::string_view slot : split_at_spaces(random.pick(frames))) {
       const bool is_name = slot == "PER" || slot == "LOC" || slot == "ORG";
-      for (int part = slot == "PER" ? 2 : 1; part > 0; --part) {
+      for (int part = slot == "PER" ? 2 : 1; part > 0; part--) {
         words.emplace_back(is_name ? concat_text(random.pick(syllables), random.pick(endings))
                                    : std::string(slot));
         labels.push_back(!is_name ? "O" : concat_text(slot == "PER" && part == 1 ? "I-" : "B-", slot));
@@ -169,8 +169,8 @@ class TagTask final : public Task, public HasOutputs {
   }
 
   void prepare_training() override {
-    train_ = examples_of(parts_.train);
-    valid_ = examples_of(parts_.valid);
+    train_ = make_examples(parts_.train);
+    valid_ = make_examples(parts_.valid);
     std::vector<std::string> shown;
     for (const std::string& name : classes_) shown.push_back(quoted_label(name));
     remark(concat_text(train_.size(), " sentences for training, ", valid_.size(), " for validation, ",
@@ -179,7 +179,7 @@ class TagTask final : public Task, public HasOutputs {
                        "; vocabulary ", tokenizer_->vocabulary_size()));
     std::vector<std::int32_t> lengths;
     for (const Example& one : train_)
-      for (Row& row : rows_of(one.sentence)) {
+      for (Row& row : split_rows(one.sentence)) {
         lengths.push_back(static_cast<std::int32_t>(row.tokens.size()));
         rows_.push_back(std::move(row));
         const auto begin = one.classes.begin() + static_cast<std::ptrdiff_t>(rows_.back().first);
@@ -199,7 +199,7 @@ class TagTask final : public Task, public HasOutputs {
     const std::int64_t most = (1 << 23) / labels;
     for (const Example& one : train_) {
       if (samples.size() + std::ssize(one.classes) > most) break;
-      for (const TextFeatures& word : features_of({one.sentence, 0, {}, Tokens(one.classes.size())}))
+      for (const TextFeatures& word : make_features({one.sentence, 0, {}, Tokens(one.classes.size())}))
         samples.add(word.ids, word.values);
       for (const std::int32_t label : one.classes) {
         samples.targets.resize(samples.targets.size() + static_cast<std::size_t>(labels));
@@ -225,7 +225,7 @@ class TagTask final : public Task, public HasOutputs {
   Evaluation evaluate() override {
     if (valid_.empty()) return {};
     const std::vector<Example> read = pick(valid_, spread_over(valid_.size(), sample()));
-    std::vector<Output> logits = logits_of(read);
+    std::vector<Output> logits = compute_logits(read);
     if (SparseLinear* const sparse = model_as<Tagger>().sparse()) {
       std::vector<std::vector<std::int32_t>> labels;
       for (const Example& one : read) labels.push_back(one.classes);
@@ -243,13 +243,13 @@ class TagTask final : public Task, public HasOutputs {
         [&](const std::vector<Shared>& sentences) {
           std::vector<Example> examples;
           for (const Shared& one : sentences) examples.push_back({one, {}, {}});
-          const std::vector<Output> logits = logits_of(examples);
+          const std::vector<Output> logits = compute_logits(examples);
           std::vector<Prediction> answers;
           for (std::size_t i = 0; i < logits.size(); ++i) answers.push_back(answer(*sentences[i], logits[i]));
           return answers;
         },
         [&](const Shared& sentence, const std::string& name, CaptureFile& file) {
-          for (const Row& row : rows_of(sentence))
+          for (const Row& row : split_rows(sentence))
             add_pass(file, row.first == 0 ? name : concat_text(name, "-", row.first),
                      captured([&](Context& context) { deep_logits({row}, 0, context); }), {row.tokens},
                      *tokenizer_);
@@ -262,7 +262,7 @@ class TagTask final : public Task, public HasOutputs {
     for (const auto& sentence : inputs_of_lines(lines, [&](const std::string& line) {
            return std::make_shared<const Sentence>(parse_sentence(line));
          }))
-      for (Row& row : rows_of(sentence)) rows.push_back(std::move(row));
+      for (Row& row : split_rows(sentence)) rows.push_back(std::move(row));
     const Tensor deep = deep_logits(rows, 0, context);
     SparseLinear* const sparse = model_as<Tagger>().sparse();
     if (!sparse) return deep;
@@ -332,8 +332,8 @@ class TagTask final : public Task, public HasOutputs {
       return read_tagged(files.front(), layout, true, report);
     };
     return measured_data(parts_, source, read, [&](const LabelledText& text) {
-      const std::vector<Example> examples = examples_of(text);
-      Measurement found = measured_examples(examples, logits_of(examples));
+      const std::vector<Example> examples = make_examples(text);
+      Measurement found = measured_examples(examples, compute_logits(examples));
       for (Mistake& one : found.mistakes) one.place = text.places[std::stoul(one.place)];
       return found;
     });
@@ -349,7 +349,7 @@ class TagTask final : public Task, public HasOutputs {
  private:
   // --- sentences and rows
 
-  std::vector<Example> examples_of(const LabelledText& text) {
+  std::vector<Example> make_examples(const LabelledText& text) {
     std::map<std::string, std::int32_t> places;
     for (const std::string& name : classes_) places.emplace(name, static_cast<std::int32_t>(places.size()));
     std::int64_t unknown = 0;
@@ -381,7 +381,7 @@ class TagTask final : public Task, public HasOutputs {
   }
 
   /// Returns the rows of a sentence, as many words in each as fit into data.max_tokens.
-  std::vector<Row> rows_of(const std::shared_ptr<const Sentence>& sentence) {
+  std::vector<Row> split_rows(const std::shared_ptr<const Sentence>& sentence) {
     const std::int32_t end = tokenizer_->id_of("</s>");
     const std::size_t most = max_tokens_ - begin_.size() - 1;
     std::vector<Row> rows;
@@ -398,7 +398,10 @@ class TagTask final : public Task, public HasOutputs {
     for (Row& row : rows) row.tokens.push_back(end);
     return rows;
   }
-  std::int32_t unknown_token() const { return tokenizer_->id_of("</s>"); }
+  std::int32_t unknown_token() const {
+    const auto unknown = tokenizer_->find("<unk>"), other = tokenizer_->find("[UNK]");
+    return unknown ? *unknown : other ? *other : tokenizer_->id_of("</s>");
+  }
 
   // --- logits
 
@@ -419,7 +422,7 @@ class TagTask final : public Task, public HasOutputs {
   }
 
   /// Returns the features of the words of a row.
-  std::vector<TextFeatures> features_of(const Row& row) {
+  std::vector<TextFeatures> make_features(const Row& row) {
     std::vector<TextFeatures> features(row.places.size());
     const std::int64_t count = model_as<Tagger>().sparse()->weight.size(0);
     for (std::size_t i = 0; i < features.size(); ++i)
@@ -431,7 +434,7 @@ class TagTask final : public Task, public HasOutputs {
     std::vector<std::vector<TextFeatures>> found(rows.size());
     parallel_for(std::ssize(rows), [&](std::int64_t i) {
       const auto place = static_cast<std::size_t>(i);
-      found[place] = features_of(rows[place]);
+      found[place] = make_features(rows[place]);
     });
     std::vector<TextFeatures> features;
     for (std::vector<TextFeatures>& row : found) {
@@ -443,12 +446,12 @@ class TagTask final : public Task, public HasOutputs {
   }
 
   /// Returns the logits of each sentence, word by word: of the encoder, followed by those of the CRF if there is one.
-  std::vector<Output> logits_of(const std::vector<Example>& examples) {
+  std::vector<Output> compute_logits(const std::vector<Example>& examples) {
     std::vector<Row> rows;
     std::vector<std::size_t> owners;
     Lengths lengths;
     for (std::size_t i = 0; i < examples.size(); ++i)
-      for (Row& row : rows_of(examples[i].sentence)) {
+      for (Row& row : split_rows(examples[i].sentence)) {
         lengths[0].push_back(static_cast<std::int32_t>(row.tokens.size()));
         rows.push_back(std::move(row));
         owners.push_back(i);
@@ -481,7 +484,7 @@ class TagTask final : public Task, public HasOutputs {
 
   // --- answers and metrics
 
-  std::vector<std::string> names_of(std::span<const std::int32_t> labels) const {
+  std::vector<std::string> label_names(std::span<const std::int32_t> labels) const {
     std::vector<std::string> names;
     for (const std::int32_t label : labels) names.push_back(classes_[static_cast<std::size_t>(label)]);
     return names;
@@ -491,7 +494,7 @@ class TagTask final : public Task, public HasOutputs {
   Prediction answer(const Sentence& sentence, const Output& logits) {
     return with_chain(logits, [&](LabelChain chain) {
       const std::vector<std::int32_t> best = chain.best();
-      const std::vector<std::string> labels = names_of(best);
+      const std::vector<std::string> labels = label_names(best);
       Prediction answer;
       answer.probability = std::exp(chain.log_probability(0, best));
       const auto place = [&](std::size_t begin, std::size_t end, const std::string& label) {
@@ -534,7 +537,7 @@ class TagTask final : public Task, public HasOutputs {
       const Example& one = examples[i];
       with_chain(logits[i], [&](LabelChain chain) {
         const std::vector<std::int32_t> best = chain.best();
-        const std::vector<std::string> labels = names_of(best);
+        const std::vector<std::string> labels = label_names(best);
         SpanCounts own;
         for (const auto& [kind, counts] : count_spans(label_spans(one.labels), label_spans(labels)))
           kinds[kind].add(counts), own.add(counts);
