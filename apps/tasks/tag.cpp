@@ -75,7 +75,8 @@ Settings tag_settings(bool own_data) {
   settings.declare("data", TagData());
   settings.declare("tokenizer", BeginMark());
   settings.declare("tokenizer", VocabularySettings());
-  declare_model(settings, {.width = 64, .feed_forward = 128, .encoder_layers = 1}, Stacks::encoder,
+  declare_model(settings, {.width = 64, .feed_forward = 128, .encoder_layers = 1, .pooling = ""},
+                Stacks::encoder,
                 /*has_sparse_features=*/true);
   declare_training(settings, tag_metrics);
   settings.declare("prediction", PredictionSettings{.what = "Sentences"});

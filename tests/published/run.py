@@ -266,7 +266,6 @@ LAYOUTS = {
     "microsoft/mpnet-base": layout("MPNetForMaskedLM", MPNET, unigram_tokenizer),
     "sentence-transformers/all-mpnet-base-v2": layout("MPNetModel", MPNET, unigram_tokenizer, beside=pooled_by("mean_tokens"),
                                                       extra=POSITION_IDS),
-    "dslim/bert-base-NER": layout("BertForTokenClassification", SMALL),
     "distilbert/distilbert-base-cased-distilled-squad": layout(
         "DistilBertForQuestionAnswering", DISTILBERT, refused="DistilBertForQuestionAnswering, whose head heed"),
     "distilbert/distilbert-base-uncased": layout("DistilBertForMaskedLM", dict(
