@@ -42,19 +42,18 @@ struct TagData {
 void for_each_setting(auto&& visit, TagData& data) {
   const SettingTraits column = {.kind = Setting::Kind::column};
   for_each_setting(visit, data.files);
-  visit(data.format, "format", {"", "conll", "jsonl"},
-        "conll: a word and its label on each line, in columns, and an empty line after each sentence; jsonl: "
-        "an object with "
-        "two lists, \"words\" and \"labels\", on each line; empty: jsonl for .jsonl and .json, otherwise "
-        "conll");
+  visit(
+      data.format, "format", {"", "conll", "jsonl"},
+      "conll: a word and its label on each line, in columns, and an empty line after each sentence; jsonl: "
+      "an object with two lists, \"words\" and \"labels\", on each line; empty: jsonl for .jsonl and .json, "
+      "otherwise conll");
   visit(data.word_column, "word_column",
         "Column of the words: a number from 1, or a name in jsonl; empty: the first, or \"words\" or "
         "\"tokens\"",
         column);
   visit(data.label_column, "label_column",
         "Column of the labels: a number from 1, or a name in jsonl; empty: the last, or \"labels\", \"tags\" "
-        "or "
-        "\"ner_tags\"",
+        "or \"ner_tags\"",
         column);
   for_each_setting(visit, data.text);
   for_each_setting(visit, data.split);
@@ -101,7 +100,7 @@ LabelledText names_by_rule(const Settings& settings) {
                         "shares of ORG fell .",       "it rained in LOC ."};
   Draws random({settings.read<SplitOptions>("data").seed});
   LabelledText text;
-  for (int i = 0; i < 1000; ++i) {
+  for (std::size_t i = 1; i <= 1000; ++i) {
     std::vector<std::string> words, labels;
     for (const std::string_view slot : split_at_spaces(random.pick(frames))) {
       const bool is_name = slot == "PER" || slot == "LOC" || slot == "ORG";
@@ -111,7 +110,7 @@ LabelledText names_by_rule(const Settings& settings) {
         labels.push_back(!is_name ? "O" : concat_text(slot == "PER" && part == 1 ? "I-" : "B-", slot));
       }
     }
-    text.add(joined_words(words), joined_words(labels), "sentence ", static_cast<std::size_t>(i + 1));
+    text.add(joined_words(words), joined_words(labels), "sentence ", i);
   }
   return text;
 }
