@@ -4,10 +4,13 @@
 #include <nlohmann/json.hpp>
 
 #include "heed/apps/data/tagged_text.h"
+#include "heed/apps/data/text_features.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/train.h"
 #include "heed/models/label_chain.h"
+#include "heed/models/sparse_linear.h"
 #include "heed/tests/hostile/small_runs.h"
+#include "heed/tests/support.h"
 #include "heed/text/tokenizer.h"
 #include "heed/training/label_spans.h"
 
@@ -115,6 +118,34 @@ TEST_CASE("LabelChain: sums over all sequences of labels") {
   // Without transitions: a softmax each. No length overflows.
   CHECK(LabelChain(logits, {}, 3).best() == std::vector<std::int32_t>{2, 1, 1, 2});
   CHECK(std::isfinite(LabelChain(std::vector<float>(30000, 500), transitions, 3).log_partition()));
+}
+
+TEST_CASE("SparseLinear: chains are solved with the same bits by any number of threads") {
+  // The label of a word is that of the word before it, turned around: its own features say nothing.
+  constexpr std::int64_t features = 4096;
+  const std::vector<std::string> words(4, "word");
+  SparseSamples samples;
+  for (int chain = 0; chain < 600; ++chain) {
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      const TextFeatures word = word_features(words, 1, features);
+      samples.add(word.ids, word.values);
+      const bool is_odd = (static_cast<std::size_t>(chain) + i) % 2 == 1;
+      samples.targets.insert(samples.targets.end(), {is_odd ? 0.F : 1.F, is_odd ? 1.F : 0.F});
+    }
+    samples.chains.push_back(samples.size());
+  }
+  std::vector<float> first, transitions;
+  for (const int threads : {1, 3}) {
+    const test::WithThreads with_threads(threads);
+    SparseLinear linear(features, 2, /*has_chains=*/true);
+    linear.fit(samples);
+    transitions = linear.transitions.to_vector<float>();
+    std::vector<float> found = linear.weight.to_vector<float>();
+    found.insert(found.end(), transitions.begin(), transitions.end());
+    if (first.empty()) first = found;
+    CHECK(found == first);
+  }
+  CHECK(transitions[1] + transitions[2] > transitions[0] + transitions[3] + 2);
 }
 
 TEST_CASE("tagged text: columns") {
