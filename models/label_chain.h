@@ -15,37 +15,28 @@ namespace heed {
 /// Sums are scaled at each position, so that no length overflows (Rabiner 1989, section V.A).
 class LabelChain {
  public:
-  /// `transitions` may be empty: all are 0. Both must outlive this.
-  LabelChain(std::span<const float> logits, std::span<const float> transitions, std::size_t labels);
+  /// `transitions` may be empty: all are 0. They must outlive this.
+  LabelChain(std::vector<float> logits, std::span<const float> transitions, std::size_t labels);
 
-  std::size_t size() const { return size_; }
-  double log_partition() const { return log_partition_; }
+  double log_partition() const { return logs_.empty() ? 0 : logs_.back(); }
   /// -log p(y).
-  double loss(std::span<const std::int32_t> labels) const;
+  double loss(std::span<const std::int32_t> labels) const { return log_partition() - score(0, labels); }
   /// Returns p(y_t = k) [n, K].
-  std::vector<float> marginals();
-  /// Adds `factor` times the expected number of times that label j follows i to counts [K, K].
-  void add_pairs(double factor, std::span<double> counts);
-  /// Returns the likeliest labels (Viterbi 1967).
-  std::vector<std::int32_t> best() const;
+  std::vector<float> marginals() const;
+  /// Adds the expected number of times that label j follows i to counts [K, K].
+  void add_pairs(std::span<double> counts) const;
+  /// Returns the likeliest labels (Viterbi 1967), with `offsets` [K] added to all logits of a label; empty: none are.
+  std::vector<std::int32_t> best(std::span<const float> offsets = {}) const;
   /// Returns log p(y_t = labels[0], y_{t+1} = labels[1], ...), whatever the other labels.
-  double log_probability(std::size_t t, std::span<const std::int32_t> labels);
+  double log_probability(std::size_t t, std::span<const std::int32_t> labels) const;
 
  private:
-  /// Computes the sums behind each position, which only some functions need.
-  void look_behind();
-  double logit(std::size_t t, std::size_t label) const {
-    return static_cast<double>(logits_[t * k_ + label]);
-  }
-  double transition(std::size_t from, std::size_t to) const {
-    return transitions_.empty() ? 0 : static_cast<double>(transitions_[from * k_ + to]);
-  }
   /// The log of the score of labels from position t on, without what is before and behind.
   double score(std::size_t t, std::span<const std::int32_t> labels) const;
 
-  std::span<const float> logits_, transitions_;
+  std::vector<float> logits_;
+  std::span<const float> transitions_;
   std::size_t k_, size_;
-  double log_partition_ = 0;
   std::vector<double> factors_;           // [K, K], exp(T)
   std::vector<double> here_;              // [n, K], exp(z - its maximum)
   std::vector<double> forward_, behind_;  // [n, K]: scaled sums up to a position, and behind it

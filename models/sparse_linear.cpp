@@ -12,12 +12,9 @@
 #include "heed/core/random.h"
 #include "heed/core/tensor.h"
 #include "heed/core/thread_pool.h"
-#include "heed/models/label_chain.h"
 
 namespace heed {
 namespace {
-
-constexpr double table_scale = 10;
 
 // --- the shares of both parts
 
@@ -127,21 +124,11 @@ double sum_over(std::int64_t count, const Body& body) {
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
-constexpr double strength_of_chains = 128;  // C in eq. 1
-
 /// What all problems share.
 struct Data {
   const SparseSamples& samples;
   Floats weights;  // of the samples
   std::int64_t size, outputs, features;
-  Tokens labels = {};  // of the samples of chains
-
-  bool has_chains() const { return !samples.chains.empty(); }
-  /// The number of samples, or of chains, that each have a loss.
-  std::int64_t units() const { return has_chains() ? std::ssize(samples.chains) : size; }
-  std::int64_t first(std::int64_t unit) const {
-    return !has_chains() ? unit : unit == 0 ? 0 : samples.chains[at(unit - 1)];
-  }
 
   const float* targets(std::int64_t sample) const { return &samples.targets[at(sample * outputs)]; }
   /// Calls visit(id, value) for the features of a sample.
@@ -160,7 +147,6 @@ struct Data {
 /// where n_fc samples of c have f, N_c is the sum of n_fc, and w the number of features.
 Floats weigh_features(const Data& data, const Floats& weights, bool uses_ratios) {
   const std::size_t k = at(data.outputs);
-  if (data.has_chains()) return Floats(at(data.features), 1.F);
   std::vector<double> counts(at(data.features)), totals(k);
   Floats of_class(at(data.features) * k);
   double all = 0, width = 0, total = 0;
@@ -219,18 +205,13 @@ struct Rows {
   /// Computes `count` elements of a row of the product, in registers. Returns `count`.
   template <int count>
   std::int64_t add_products(std::int64_t row, const float* x, std::int64_t wide, float* result) const {
-    constexpr std::int64_t at_once = 1024;  // more would lose digits in f32
-    double all[count] = {};
-    for (std::int64_t begin = begins[at(row)]; begin < begins[at(row + 1)]; begin += at_once) {
-      float sums[count] = {};
-      for (std::int64_t i = begin; i < std::min(begin + at_once, begins[at(row + 1)]); ++i) {
-        const float value = values[at(i)];
-        const float* const factors = x + columns[at(i)] * wide;
-        for (int c = 0; c < count; ++c) sums[c] += value * factors[c];
-      }
-      for (int c = 0; c < count; ++c) all[c] += static_cast<double>(sums[c]);
+    float sums[count] = {};
+    for (std::int64_t i = begins[at(row)]; i < begins[at(row + 1)]; ++i) {
+      const float value = values[at(i)];
+      const float* const factors = x + columns[at(i)] * wide;
+      for (int c = 0; c < count; ++c) sums[c] += value * factors[c];
     }
-    for (int c = 0; c < count; ++c) result[c] = static_cast<float>(all[c]);
+    std::copy_n(sums, count, result);
     return count;
   }
 };
@@ -272,9 +253,9 @@ struct Matrix {
   }
 };
 
-/// A U = X^T a, as the coefficients a [n, K] of the samples, with X U = X X^T a; and the transitions of chains.
+/// A U = X^T a, as the coefficients a [n, K] of the samples, with X U = X X^T a.
 struct Point {
-  Floats a, logits, transitions = {};
+  Floats a, logits;
 };
 
 /// Returns scale one + factor other.
@@ -285,19 +266,14 @@ Point combined(double scale, const Point& one, double factor, const Point& other
     sum.a[i] = s * one.a[i] + f * other.a[i];
     sum.logits[i] = s * one.logits[i] + f * other.logits[i];
   }
-  for (std::size_t i = 0; i < sum.transitions.size(); ++i)
-    sum.transitions[i] = s * one.transitions[i] + f * other.transitions[i];
   return sum;
 }
 
-/// The inner product of two U, and of their transitions.
+/// The inner product of two U.
 double dot(const Point& one, const Point& other) {
-  const double sum = sum_over(std::ssize(one.a), [&](std::int64_t i) {
+  return sum_over(std::ssize(one.a), [&](std::int64_t i) {
     return static_cast<double>(one.a[at(i)]) * static_cast<double>(other.logits[at(i)]);
   });
-  return std::inner_product(one.transitions.begin(), one.transitions.end(), other.transitions.begin(), sum,
-                            std::plus(),
-                            [](float a, float b) { return static_cast<double>(a) * static_cast<double>(b); });
 }
 
 /// Minimizes eq. 1 for samples with these weights, 0 for one that is left out, by L-BFGS (Nocedal and
@@ -310,8 +286,7 @@ class Problem {
         weights_(std::move(weights)),
         feature_weights_(weigh_features(data, weights_, uses_ratios)),
         matrix_(data, feature_weights_),
-        u_{Floats(at(data.size * data.outputs)), Floats(at(data.size * data.outputs)),
-           Floats(data.has_chains() ? at(data.outputs * data.outputs) : 0)} {}
+        u_{Floats(at(data.size * data.outputs)), Floats(at(data.size * data.outputs))} {}
 
   /// Goes on from the present U to the minimum for C, where the gradient is `tolerance` of the first one.
   void solve(double strength, double tolerance) {
@@ -319,12 +294,13 @@ class Problem {
     std::vector<Step> history;
     double value = value_along(u_, 0), first_norm = 0;
     Point gradient = gradient_here();
-    for (int step = 0; step < (data_.has_chains() ? 250 : 100); ++step) {
+    for (int step = 0; step < 100; ++step) {
       const double norm = dot(gradient, gradient);
       first_norm = std::max(first_norm, norm);
       if (norm <= tolerance * tolerance * first_norm) return;
       const Point direction = quasi_newton_direction(gradient, history);
-      double length = length_along(gradient, direction, history.empty() ? 1 / std::sqrt(norm) : 1),
+      const double slope = dot(gradient, direction), curvature = curvature_along(direction);
+      double length = slope > 0 && curvature > 0 ? -slope / curvature : 0,
              next = value_along(direction, length);
       for (int tries = 0; !(next < value) && tries < 20; ++tries) next = value_along(direction, length /= 2);
       if (!(next < value)) return;
@@ -339,14 +315,13 @@ class Problem {
       history.push_back(std::move(taken));
     }
   }
-  /// Returns the logits of a unit, times a factor.
-  Floats logits(std::int64_t unit, double factor) const {
-    Floats found(u_.logits.begin() + data_.first(unit) * data_.outputs,
-                 u_.logits.begin() + data_.first(unit + 1) * data_.outputs);
+  /// Returns the logits of a sample, times a factor.
+  Floats logits(std::int64_t sample, double factor) const {
+    const float* const own = &u_.logits[at(sample * data_.outputs)];
+    Floats found(own, own + data_.outputs);
     for (float& z : found) z *= static_cast<float>(factor);
     return found;
   }
-  const Floats& transitions() const { return u_.transitions; }
   /// The loss of a sample with these logits, as OutputKind says.
   double loss(std::int64_t sample, const Floats& logits) const {
     const float* const y = data_.targets(sample);
@@ -385,32 +360,9 @@ class Problem {
     for (float& z : logits) z /= total;
     return logits;
   }
-  double weight(std::int64_t unit) const {
-    return strength_ * static_cast<double>(weights_[at(data_.first(unit))]);
-  }
-  std::span<const std::int32_t> labels(std::int64_t chain) const {
-    return std::span(data_.labels)
-        .subspan(at(data_.first(chain)), at(data_.first(chain + 1) - data_.first(chain)));
-  }
-  /// The step to try along a direction: to the minimum of a parabola or, for chains, `usual`.
-  double length_along(const Point& gradient, const Point& direction, double usual) const {
-    const double slope = dot(gradient, direction);
-    if (!(slope > 0)) return 0;
-    if (data_.has_chains()) return -usual;
-    const double curvature = curvature_along(direction);
-    return curvature > 0 ? -slope / curvature : 0;
-  }
+  double weight(std::int64_t sample) const { return strength_ * static_cast<double>(weights_[at(sample)]); }
   /// The value of eq. 1 at U + length direction.
   double value_along(const Point& direction, double length) const {
-    if (data_.has_chains()) {
-      const Point there = combined(1, u_, length, direction);
-      return dot(there, there) / 2 + sum_over(data_.units(), [&](std::int64_t chain) {
-               if (weight(chain) == 0) return 0.;
-               const Floats z(there.logits.begin() + data_.first(chain) * data_.outputs,
-                              there.logits.begin() + data_.first(chain + 1) * data_.outputs);
-               return weight(chain) * LabelChain(z, there.transitions, at(data_.outputs)).loss(labels(chain));
-             });
-    }
     const auto t = static_cast<float>(length);
     return sum_over(data_.size, [&](std::int64_t sample) {
       Floats z = logits(sample, 1);
@@ -443,34 +395,18 @@ class Problem {
   }
   Point gradient_here() const {
     Point gradient = u_;
-    std::vector<std::vector<double>> pairs(at(ceil_div(data_.units(), rows_of_task)),
-                                           std::vector<double>(u_.transitions.size()));
-    parallel_ranges(data_.units(), rows_of_task, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t unit = begin; unit < end; ++unit) {
-        if (weight(unit) == 0) continue;
-        const Floats p =
-            data_.has_chains() ? chain_means(unit, pairs[at(begin / rows_of_task)]) : means(logits(unit, 1));
-        const std::size_t place = at(data_.first(unit) * data_.outputs);
+    parallel_ranges(data_.size, rows_of_task, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t sample = begin; sample < end; ++sample) {
+        if (weight(sample) == 0) continue;
+        const Floats p = means(logits(sample, 1));
         for (std::size_t c = 0; c < p.size(); ++c)
-          gradient.a[place + c] +=
-              static_cast<float>(weight(unit)) * (p[c] - data_.samples.targets[place + c]);
+          gradient.a[at(sample) * p.size() + c] +=
+              static_cast<float>(weight(sample)) * (p[c] - data_.targets(sample)[c]);
       }
     });
-    for (const std::vector<double>& some : pairs)
-      for (std::size_t i = 0; i < some.size(); ++i) gradient.transitions[i] += static_cast<float>(some[i]);
     gradient.logits = matrix_.by_sample.times(
         matrix_.by_feature.times(gradient.a, data_.outputs, features_of_task), data_.outputs, rows_of_task);
     return gradient;
-  }
-  /// Returns the marginals of a chain, and adds its part of the gradient by the transitions.
-  Floats chain_means(std::int64_t chain, std::vector<double>& pairs) const {
-    const Floats z = logits(chain, 1);
-    LabelChain field(z, u_.transitions, at(data_.outputs));
-    field.add_pairs(weight(chain), pairs);
-    const auto own = labels(chain);
-    for (std::size_t t = 1; t < own.size(); ++t)
-      pairs[at(own[t - 1] * data_.outputs + own[t])] -= weight(chain);
-    return field.marginals();
   }
   /// The two loops over the history.
   static Point quasi_newton_direction(const Point& gradient, const std::vector<Step>& history) {
@@ -530,15 +466,8 @@ class Folds {
                problem.loss(sample, problem.logits(sample, std::exp(log_factor)));
       });
     };
-    double low = std::log(0.1), high = std::log(4.);  // golden-section search; the loss is convex
-    while (high - low > 0.01) {
-      const double part = 0.381966 * (high - low);
-      if (loss_at(low + part) < loss_at(high - part))
-        high -= part;
-      else
-        low += part;
-    }
-    return {loss_at(low) / std::max(total_, 1e-30), std::exp(low)};
+    const double best = minimum_between(std::log(0.1), std::log(4.), 0.01, loss_at);
+    return {loss_at(best) / std::max(total_, 1e-30), std::exp(best)};
   }
 
  private:
@@ -552,13 +481,13 @@ class Folds {
   std::vector<Problem> problems_;
 };
 
-void overwrite(const Tensor& tensor, const Floats& values) {
-  if (tensor.dtype() != DType::f64) return tensor.assign(std::span<const float>(values));
+}  // namespace
+
+void SparseLinear::overwrite(const Tensor& tensor, std::span<const float> values) {
+  if (tensor.dtype() != DType::f64) return tensor.assign(values);
   const std::vector<double> wide(values.begin(), values.end());
   tensor.assign(std::span<const double>(wide));
 }
-
-}  // namespace
 
 void SparseSamples::add(std::span<const std::int32_t> row_ids, std::span<const float> row_values) {
   check(row_ids.size() == row_values.size(), "a sparse vector has ", row_ids.size(), " ids and ",
@@ -573,7 +502,7 @@ std::array<std::int64_t, SparseLinear::groups> SparseLinear::group_ends(std::int
   return {(features - numbers) / 2, features - numbers, features};
 }
 
-SparseLinear::SparseLinear(std::int64_t features, std::int64_t classes, bool has_chains) {
+SparseLinear::SparseLinear(std::int64_t features, std::int64_t classes) {
   constexpr std::int64_t most_elements = 1 << 25;
   const std::int64_t rows = std::min(features, std::max<std::int64_t>(most_elements / classes, 1024));
   add_parameter("weight", weight, Initialiser::constant({rows, classes}, 0));
@@ -581,7 +510,6 @@ SparseLinear::SparseLinear(std::int64_t features, std::int64_t classes, bool has
   if (!ShapesOnly::active()) set_feature_weights(Floats(at(rows), 1.F));
   const Shares& first = classes == 1 ? first_shares_of_number : first_shares;
   add_buffer("shares", shares, Tensor::from(std::vector<float>{first.begin(), first.end()}, {2}));
-  if (has_chains) add_buffer("transitions", transitions, Initialiser::constant({classes, classes}, 0));
 }
 
 /// Sets the weights of the features, each in the column of its group.
@@ -618,20 +546,12 @@ SparseLinear::Fit SparseLinear::fit(const SparseSamples& samples) {
     check(id >= 0 && id < features, "sparse feature ", id, " is not one of the ", features, " of the model");
   Data data{samples, samples.weights, n, k, features};
   if (data.weights.empty()) data.weights.assign(at(n), 1.F);
-  if (data.has_chains()) {
-    check(transitions.defined() && samples.kind == OutputKind::classes && samples.chains.back() == n,
-          "chains of samples need a linear part with transitions, classes, and an end at the last of the ", n,
-          " samples");
-    for (std::int64_t i = 0; i < n; ++i)
-      data.labels.push_back(static_cast<std::int32_t>(std::max_element(data.targets(i), data.targets(i) + k) -
-                                                      data.targets(i)));
-  }
   constexpr std::int64_t too_few = 20, many_outputs = 64;
-  Fit best{data.has_chains() ? strength_of_chains : n < too_few ? 8. : 0.};
+  Fit best{n < too_few ? 8. : 0.};
   double factor = 1;
   for (const bool uses_ratios : {false, true}) {
     const bool has_ratios = samples.kind != OutputKind::numbers && k <= many_outputs;
-    if (n < too_few || data.has_chains() || (uses_ratios && !has_ratios)) continue;
+    if (n < too_few || (uses_ratios && !has_ratios)) continue;
     Folds folds(data, uses_ratios);
     double last = std::numeric_limits<double>::infinity();
     for (const double strength : {0.125, 0.5, 2., 8., 32., 128.}) {
@@ -647,13 +567,11 @@ SparseLinear::Fit SparseLinear::fit(const SparseSamples& samples) {
     }
   }
   Problem whole(data, data.weights, best.uses_ratios);
-  if (data.has_chains()) whole.solve(1, 0.01);  // an easier problem leads to the one that is meant
-  whole.solve(best.strength, data.has_chains() ? 1e-3 : 5e-5);
+  whole.solve(best.strength, 5e-5);
   Floats table = whole.table();
   for (float& one : table) one *= static_cast<float>(factor / table_scale);
   overwrite(weight.detach(), table);
   set_feature_weights(whole.feature_weights());
-  if (transitions.defined()) overwrite(transitions, whole.transitions());
   return best;
 }
 
@@ -708,61 +626,6 @@ void SparseLinear::fit_shares(std::span<const std::vector<float>> outputs, std::
   set_shares(deep < 0     ? Shares{0, std::max(0., bt / bb)}
              : sparse < 0 ? Shares{std::max(0., at / aa), 0}
                           : Shares{deep, sparse});
-}
-
-namespace {
-
-/// Mixes the parts of the logits of a chain, and weighs its transitions.
-std::pair<Floats, Floats> mixed_parts(std::span<const float> logits, const Floats& transitions,
-                                      std::int64_t classes, const Shares& shares) {
-  const std::size_t k = at(classes);
-  const auto deep = static_cast<float>(shares[0]), sparse = static_cast<float>(shares[1]);
-  std::pair<Floats, Floats> mixed = {{}, transitions};
-  for (float& one : mixed.second) one *= sparse;
-  for (std::size_t i = 0; i < logits.size(); i += 2 * k)
-    for (std::size_t c = 0; c < k; ++c)
-      mixed.first.push_back(deep * logits[i + c] + sparse * logits[i + k + c]);
-  return mixed;
-}
-
-}  // namespace
-
-void SparseLinear::fit_shares_of_chains(std::span<const std::vector<float>> logits,
-                                        std::span<const std::vector<std::int32_t>> labels) {
-  const std::int64_t k = weight.size(1);
-  const Floats table = cast(transitions, DType::f32).to_vector<float>();
-  const auto loss_at = [&](const Shares& at_shares) {
-    return sum_over(std::ssize(logits), [&](std::int64_t i) {
-      if (std::ranges::any_of(labels[at(i)], [&](std::int32_t label) { return label >= k; })) return 0.;
-      const auto [z, own] = mixed_parts(logits[at(i)], table, k, at_shares);
-      return LabelChain(z, own, at(k)).loss(labels[at(i)]);
-    });
-  };
-  Shares found = {0.2, 1};
-  for (int round = 0; round < 3; ++round)
-    for (const std::size_t part : {0, 1}) {
-      double low = 0, high = part == 0 ? 2 : 1.5;
-      const auto loss_with = [&](double share) {
-        Shares tried = found;
-        tried[part] = share;
-        return loss_at(tried);
-      };
-      while (high - low > 0.02) {
-        const double inside = 0.381966 * (high - low);
-        if (loss_with(low + inside) < loss_with(high - inside))
-          high -= inside;
-        else
-          low += inside;
-      }
-      found[part] = (low + high) / 2;
-    }
-  set_shares(found);
-}
-
-std::pair<Floats, Floats> SparseLinear::chain_logits(std::span<const float> logits) const {
-  const Floats own = cast(shares, DType::f32).to_vector<float>();
-  return mixed_parts(logits, cast(transitions, DType::f32).to_vector<float>(), weight.size(1),
-                     {own[0], own[1]});
 }
 
 void SparseLinear::set_shares(const Shares& found) {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "heed/models/loss.h"
@@ -17,6 +16,19 @@ namespace heed {
 /// squared error).
 enum class OutputKind { classes, decisions, numbers };
 
+/// Returns where a convex function is least between two points, to within `width`, by golden-section search.
+template <class Function>
+double minimum_between(double low, double high, double width, const Function& value) {
+  while (high - low > width) {
+    const double part = 0.381966 * (high - low);
+    if (value(low + part) < value(high - part))
+      high -= part;
+    else
+      low += part;
+  }
+  return low;
+}
+
 /// Samples from which SparseLinear::fit() learns: sparse vectors, one after another, and targets.
 struct SparseSamples {
   std::vector<std::int64_t> ends = {};  ///< of each sample, in the two below
@@ -26,8 +38,6 @@ struct SparseSamples {
   std::vector<float> targets = {};
   std::vector<float> weights = {};        ///< of the samples; empty: all are 1
   std::vector<std::int32_t> groups = {};  ///< samples of a group are left out together; empty: each alone
-  /// The ends of sequences of samples, whose classes depend on each other (LabelChain); empty: none do.
-  std::vector<std::int64_t> chains = {};
   OutputKind kind = OutputKind::classes;
 
   std::int64_t size() const { return static_cast<std::int64_t>(ends.size()); }
@@ -51,7 +61,7 @@ class SparseLinear : public Module {
  public:
   /// The table has `features` rows, or fewer if it would exceed 2^25 elements, but at least 1,024 of
   /// them.
-  SparseLinear(std::int64_t features, std::int64_t classes, bool has_chains = false);
+  SparseLinear(std::int64_t features, std::int64_t classes);
   /// Returns the logits [B, classes].
   Tensor operator()(const SparseBatch& batch) const;
   static constexpr std::size_t groups = 3;
@@ -71,8 +81,7 @@ class SparseLinear : public Module {
   /// times a number that gives the answers the right confidence. Samples that were left out choose
   /// this number, C, and a: ln((1 + n) / (1 + n_f)) + 1 for n samples, of which n_f have the feature
   /// (TF-IDF), or this times the logarithm of the feature's count ratio (Wang and Manning 2012). With
-  /// fewer than 20 samples C is 8, and more than 64 outputs have no ratios. With chains, a loss is that
-  /// of a LabelChain, whose transitions are regularized like U; C is 128 and a is 1. The
+  /// fewer than 20 samples C is 8, and more than 64 outputs have no ratios. The
   /// result has the same bits for any number of threads. Throws an Error if there are no samples, or
   /// if their targets, weights, groups or ids do not fit.
   Fit fit(const SparseSamples& samples);
@@ -90,20 +99,17 @@ class SparseLinear : public Module {
   /// Sets the shares for a single output, a number, by least squares. `outputs` holds the deep and
   /// the sparse output for each sample, in units in which the targets have a deviation near 1.
   void fit_shares(std::span<const std::vector<float>> outputs, std::span<const float> targets);
-  /// Sets the shares for chains: `logits` holds, for each word of a chain, its deep and its sparse logits. The sparse share
-  /// also weighs the transitions. Chains with a label that is no class are skipped.
-  void fit_shares_of_chains(std::span<const std::vector<float>> logits,
-                            std::span<const std::vector<std::int32_t>> labels);
-  /// Returns the logits of a chain of which both parts' are given, as above, and its transitions.
-  std::pair<std::vector<float>, std::vector<float>> chain_logits(std::span<const float> logits) const;
 
   Tensor weight, feature_weights, shares;
-  Tensor transitions;  ///< [classes, classes], of a linear part with chains
+
+ protected:
+  static constexpr double table_scale = 10;
+  void set_shares(const std::array<double, 2>& found);
+  static void overwrite(const Tensor& tensor, std::span<const float> values);
 
  private:
   template <class Label>
   void fit_to(std::span<const std::vector<float>> logits, std::span<const Label> labels);
-  void set_shares(const std::array<double, 2>& found);
   void set_feature_weights(const std::vector<float>& weights);
 };
 

@@ -1,6 +1,7 @@
 #include "heed/training/label_spans.h"
 
 #include <algorithm>
+#include <string_view>
 
 namespace heed {
 namespace {
@@ -13,35 +14,29 @@ struct ReadLabel {
 
 constexpr std::string_view places = "BIESMLU", as_read = "BIESIES";
 
+bool has_prefix(std::string_view label) {
+  return !label.empty() && places.find(label.front()) != places.npos && (label.size() == 1 || label[1] == '-');
+}
+
 /// `has_prefixes`: whether any label of the sentence has one; otherwise a label is the kind of a whole span.
 ReadLabel read_label(std::string_view label, bool has_prefixes) {
   if (label == "O") return {};
-  if (!has_prefixes) return {'S', label};
-  const std::size_t place = label.empty() ? places.npos : places.find(label.front());
-  if (place == places.npos || (label.size() > 1 && label[1] != '-')) return {'S', label};
-  return {as_read[place], label.size() > 2 ? label.substr(2) : "_"};
-}
-
-bool begins(const ReadLabel& before, const ReadLabel& now) {
-  if (now.place == 'O') return false;
-  return now.place == 'B' || now.place == 'S' || before.place == 'O' || before.place == 'E' ||
-         before.place == 'S' || before.kind != now.kind;
+  if (!has_prefixes || !has_prefix(label)) return {'S', label};
+  return {as_read[places.find(label.front())], label.size() > 2 ? label.substr(2) : "_"};
 }
 
 }  // namespace
 
-bool has_span_prefix(std::string_view label) {
-  return !label.empty() && places.find(label.front()) != places.npos &&
-         (label.size() == 1 || label[1] == '-');
-}
-
 std::vector<LabelSpan> label_spans(std::span<const std::string> labels) {
-  const bool has_prefixes = std::ranges::any_of(labels, has_span_prefix);
+  const bool has_prefixes = std::ranges::any_of(labels, has_prefix);
   std::vector<LabelSpan> spans;
   ReadLabel before;
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const ReadLabel now = read_label(labels[i], has_prefixes);
-    if (begins(before, now))
+    const auto is_one_of = [](const ReadLabel& label, std::string_view some) {
+      return some.find(label.place) != some.npos;
+    };
+    if (is_one_of(now, "BS") || (is_one_of(now, "IE") && (is_one_of(before, "OES") || before.kind != now.kind)))
       spans.push_back({std::string(now.kind), i, i + 1});
     else if (now.place != 'O')
       spans.back().end = i + 1;

@@ -6,7 +6,6 @@
 #include <map>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 // Spans that labels of words mark, such as the names in a text, and how many are found.
@@ -25,8 +24,6 @@ struct LabelSpan {
 /// U- of other notations count as I-, E- and S-. If no label has such a prefix, as with parts of speech, each word
 /// is a span of its label, except those with O.
 std::vector<LabelSpan> label_spans(std::span<const std::string> labels);
-/// Whether a label has a prefix, such as "B-" of "B-PER".
-bool has_span_prefix(std::string_view label);
 
 /// Numbers of spans: expected, predicted, and right in kind and both ends.
 struct SpanCounts {

@@ -16,94 +16,74 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-bool is_space_at(std::string_view text, std::size_t byte) {
-  return unicode::is_space(unicode::decode(text, byte).value);
-}
-
-/// Whether a character stands alone in a text: one of a script without spaces between words.
-bool is_word_by_itself(char32_t value) {
-  const unicode::Script script = unicode::letter_script(value);
-  return unicode::is_letter(value) && (script == unicode::Script::han || script == unicode::Script::unspaced);
-}
-
-bool is_mark_of_text(char32_t value) {
-  return unicode::is_punctuation(value) || unicode::is_symbol(value);
-}
-
-/// Splits a text into words, and finds their places.
-class WordSplitter {
- public:
-  explicit WordSplitter(const std::string& text) { sentence_.text = text; }
-
-  Sentence split() {
-    const std::string_view text = sentence_.text;
-    for (std::size_t byte = 0; byte < text.size();) {
-      const std::size_t length = unicode::cluster_length(text.substr(byte));
-      const char32_t value = unicode::decode(text, byte).value;
-      if (is_space_at(text, byte) || is_word_by_itself(value)) finish();
-      if (is_word_by_itself(value)) add_word(byte, {{value, byte, byte + length}});
-      if (!is_space_at(text, byte) && !is_word_by_itself(value)) run_.push_back({value, byte, byte + length});
-      byte += length;
-    }
-    finish();
-    return std::move(sentence_);
-  }
-
- private:
-  struct Cluster {
-    char32_t first;
-    std::size_t begin, end;  // in bytes
-  };
-
-  /// Ends a run between spaces: marks at its ends are words of their own.
-  void finish() {
-    std::size_t begin = 0, end = run_.size();
-    while (begin < end && is_mark_of_text(run_[begin].first)) ++begin;
-    while (end > begin && is_mark_of_text(run_[end - 1].first)) --end;
-    const auto add = [&](std::size_t from, std::size_t to) {
-      if (from < to) add_word(run_[from].begin, std::span(run_).subspan(from, to - from));
-    };
-    for (std::size_t i = 0; i < begin; ++i) add(i, i + 1);
-    add(begin, end);
-    for (std::size_t i = end; i < run_.size(); ++i) add(i, i + 1);
-    run_.clear();
-  }
-
-  void add_word(std::size_t begin, std::span<const Cluster> clusters) {
-    add_word(begin, clusters.back().end);
-  }
-  void add_word(std::size_t begin, std::initializer_list<Cluster> one) { add_word(begin, one.begin()->end); }
-  void add_word(std::size_t begin, std::size_t end) {
-    const std::string_view text = sentence_.text;
-    characters_ += count(text.substr(counted_, begin - counted_));
-    const std::size_t length = count(text.substr(begin, end - begin));
-    sentence_.words.emplace_back(text.substr(begin, end - begin));
-    sentence_.places.push_back({characters_, characters_ + length});
-    characters_ += length;
-    counted_ = end;
-  }
-
-  static std::size_t count(std::string_view text) {
+/// Adds the word text[begin, end), in bytes, and its place in characters; `counted` is the end of the last one.
+void add_word(Sentence& sentence, std::size_t& counted, std::size_t begin, std::size_t end) {
+  const auto characters = [&](std::size_t from, std::size_t to) {
     return static_cast<std::size_t>(
-        std::ranges::count_if(text, [](char one) { return (one & 0xC0) != 0x80; }));
+        std::count_if(sentence.text.begin() + static_cast<std::ptrdiff_t>(from),
+                      sentence.text.begin() + static_cast<std::ptrdiff_t>(to),
+                      [](char byte) { return (byte & 0xC0) != 0x80; }));
+  };
+  const std::size_t place =
+      (sentence.places.empty() ? 0 : sentence.places.back().end) + characters(counted, begin);
+  sentence.words.push_back(sentence.text.substr(begin, end - begin));
+  sentence.places.push_back({place, place + characters(begin, end)});
+  counted = end;
+}
+
+/// Splits a text at white space. Marks at the ends of what is left, and characters of scripts without spaces between
+/// words, are words of their own.
+Sentence split_text_into_words(const std::string& text) {
+  struct Cluster {
+    std::size_t begin, end;  // in bytes
+    bool is_mark;
+  };
+  Sentence sentence{text, {}};
+  std::vector<Cluster> run;
+  std::size_t counted = 0;
+  const auto finish = [&] {
+    const auto first = std::ranges::find(run, false, &Cluster::is_mark);
+    const auto last = std::find_if(run.rbegin(), std::make_reverse_iterator(first),
+                                   [](const Cluster& one) { return !one.is_mark; })
+                          .base();
+    for (auto i = run.begin(); i != run.end();) {
+      const auto next = i == first ? last : i + 1;
+      add_word(sentence, counted, i->begin, (next - 1)->end);
+      i = next;
+    }
+    run.clear();
+  };
+  for (std::size_t byte = 0; byte < text.size();) {
+    const std::size_t end = byte + unicode::cluster_length(std::string_view(text).substr(byte));
+    const char32_t value = unicode::decode(text, byte).value;
+    const unicode::Script script = unicode::letter_script(value);
+    const bool is_space = unicode::is_space(value),
+               is_alone = unicode::is_letter(value) &&
+                          (script == unicode::Script::han || script == unicode::Script::unspaced);
+    if (is_space || is_alone) finish();
+    if (!is_space) run.push_back({byte, end, unicode::is_punctuation(value) || unicode::is_symbol(value)});
+    if (is_alone) finish();
+    byte = end;
   }
+  finish();
+  return sentence;
+}
 
-  Sentence sentence_;
-  std::vector<Cluster> run_;
-  std::size_t counted_ = 0, characters_ = 0;  // bytes, and the characters in them
-};
-
-/// Adds a sentence; one without words is counted.
+/// Adds a sentence, without its labels if they are not read; one without words is counted.
 void add_sentence(LabelledText& text, std::span<const std::string> words, std::span<const std::string> labels,
                   std::string_view origin, std::size_t line, ReadReport* report) {
-  if (words.empty() && labels.empty()) {
-    if (report) ++report->blank;
-    return;
-  }
-  text.add(joined_words(words), joined_words(labels), origin, line);
+  if (!words.empty())
+    text.add(joined_words(words), joined_words(labels), origin, line);
+  else if (report)
+    ++report->blank;
 }
 
-/// Reads the lines of conll.
+/// Whether a line of CoNLL-U, given its number, has no word of its own: "1-2" or "1.1".
+bool has_no_word(std::string_view number) {
+  const std::size_t mark = number.find_first_of("-.");
+  return mark != 0 && mark != number.npos && number.find_first_not_of("0123456789-.") == number.npos;
+}
+
 class ColumnReader {
  public:
   ColumnReader(const TextInput& input, const TaggedOptions& options, ReadReport* report)
@@ -111,46 +91,19 @@ class ColumnReader {
 
   LabelledText read() {
     while (const auto line = lines_.next()) {
-      if (is_blank_line(*line) || line->starts_with("-DOCSTART-")) {
+      if (split_at_spaces(*line).empty() || line->starts_with("-DOCSTART-"))
         finish();
-      } else if (columns_ == 0 && line->starts_with("#")) {
-        waiting_.push_back({std::string(*line), lines_.number()});  // a comment, or a word
-      } else {
-        begin(*line);
-        add(*line, lines_.number());
-      }
+      else
+        add(*line);
     }
-    if (columns_ == 0)  // nothing else: they are words
-      for (const Line& one : waiting_) begin(one.text), add(one.text, one.number);
     finish();
+    if (comments_ > 0 && report_)
+      report_->remarks.push_back(
+          concat_text(lines_.origin(), ": comments, which begin with # and were left out: ", comments_));
     return std::move(text_);
   }
 
  private:
-  struct Line {
-    std::string text;
-    std::size_t number;
-  };
-
-  static bool is_blank_line(std::string_view line) { return split_at_spaces(line).empty(); }
-
-  std::vector<std::string_view> split_fields(std::string_view line) const {
-    return has_tabs_ ? split_at(line, "\t") : split_at_spaces(line);
-  }
-
-  /// Learns the number of columns from the first line that is surely none of comments.
-  void begin(std::string_view line) {
-    if (columns_ > 0) return;
-    has_tabs_ = line.find('\t') != line.npos;
-    columns_ = split_fields(line).size();
-    word_ = column_index(options_.word_column, 1);
-    label_ = options_.labelled ? column_index(options_.label_column, columns_) : word_;
-    if (options_.labelled)
-      check(word_ != label_, lines_.place(), ": the words and their labels are both in column ", word_ + 1,
-            " of ", columns_, "; a line has a word and its label, such as \"Paris B-LOC\"");
-    for (const Line& one : std::exchange(waiting_, {})) add(one.text, one.number);
-  }
-
   std::size_t column_index(const std::string& column, std::size_t otherwise) const {
     const auto number =
         column.empty() ? std::optional(static_cast<double>(otherwise)) : parsed_number(column);
@@ -159,40 +112,38 @@ class ColumnReader {
     return static_cast<std::size_t>(*number) - 1;
   }
 
-  void add(std::string_view line, std::size_t number) {
-    const std::vector<std::string_view> fields = split_fields(line);
-    const std::string place = concat_text(lines_.origin(), ":", number);
-    if (fields.size() != columns_) {
-      if (line.starts_with("#")) return;  // a comment
-      fail(place, ": the line has ", fields.size(), fields.size() == 1 ? " column" : " columns",
-           ", the first one had ", columns_,
-           "; each line is a word with its label, and an empty line ends a sentence");
+  void add(std::string_view line) {
+    const bool has_tabs = columns_ == 0 ? line.find('\t') != line.npos : has_tabs_;
+    const std::vector<std::string_view> fields = has_tabs ? split_at(line, "\t") : split_at_spaces(line);
+    if (line.starts_with("#") && (columns_ == 0 ? !has_tabs : fields.size() != columns_)) {
+      ++comments_;
+      return;
     }
-    if (is_of_no_word(fields.front())) return;
-    if (words_.empty()) first_ = number;
+    if (columns_ == 0) {
+      has_tabs_ = has_tabs;
+      columns_ = fields.size();
+      word_ = column_index(options_.word_column, 1);
+      label_ = options_.labelled ? column_index(options_.label_column, columns_) : word_;
+      check(word_ != label_ || !options_.labelled, lines_.place(),
+            ": the words and their labels are both in column ", word_ + 1, " of ", columns_,
+            "; a line has a word and its label, such as \"Paris B-LOC\"");
+    }
+    check(fields.size() == columns_, lines_.place(), ": the line has ", fields.size(),
+          fields.size() == 1 ? " column" : " columns", ", the first one had ", columns_,
+          "; each line is a word with its label, and an empty line ends a sentence");
+    if (word_ > 0 && has_no_word(fields.front())) return;
+    if (words_.empty()) first_ = lines_.number();
     for (const auto& [column, list] : {std::pair(word_, &words_), {label_, &labels_}}) {
-      check(!fields[column].empty(), place, ": column ", column + 1, " is empty; expected a ",
+      check(!fields[column].empty(), lines_.place(), ": column ", column + 1, " is empty; expected a ",
             list == &words_ ? "word" : "label");
       list->emplace_back(fields[column]);
     }
-    check_label(labels_.back(), place);
-  }
-
-  /// Whether the line has no word of its own in CoNLL-U, whose first column is a number: "1-2", "1.1".
-  bool is_of_no_word(std::string_view first) const {
-    const std::size_t mark = first.find_first_of("-.");
-    const auto is_number = [](std::string_view digits) {
-      return !digits.empty() && digits.find_first_not_of("0123456789") == digits.npos;
-    };
-    return word_ > 0 && mark != first.npos && is_number(first.substr(0, mark)) &&
-           is_number(first.substr(mark + 1));
+    check_label(labels_.back(), lines_.place());
   }
 
   void finish() {
-    if (!words_.empty())
-      add_sentence(text_, words_,
-                   options_.labelled ? std::span<const std::string>(labels_) : std::span<const std::string>(),
-                   lines_.origin(), first_, report_);
+    if (!options_.labelled) labels_.clear();
+    if (!words_.empty()) add_sentence(text_, words_, labels_, lines_.origin(), first_, report_);
     words_.clear();
     labels_.clear();
   }
@@ -201,9 +152,8 @@ class ColumnReader {
   const TaggedOptions& options_;
   ReadReport* report_;
   LabelledText text_;
-  std::vector<Line> waiting_;  // lines with # before the first word
   std::vector<std::string> words_, labels_;
-  std::size_t columns_ = 0, word_ = 0, label_ = 0, first_ = 0;
+  std::size_t columns_ = 0, word_ = 0, label_ = 0, first_ = 0, comments_ = 0;
   bool has_tabs_ = false;
 };
 
@@ -221,26 +171,24 @@ LabelledText read_tagged_objects(const TextInput& input, const TaggedOptions& op
     return columns;
   };
   LabelledText text;
-  read_table_rows(
-      input, table,
-      [&](const TableCells& row) {
-        const auto list = [&](std::size_t cell) {
-          return row.cells[cell].empty() ? std::vector<std::string>() : split_words(row.cells[cell]);
-        };
-        const std::vector<std::string> words = list(0), labels = options.labelled ? list(1) : words;
-        check(words.size() == labels.size(), row.place(), ": there are ", words.size(), " words (",
-              row.names[0], ") and ", labels.size(), " labels (", row.names.back(),
-              "); expected two lists with a label for each word");
-        for (std::size_t i = 0; i < words.size(); ++i) {
-          check(!words[i].empty() && !labels[i].empty(), row.place(), ": the ",
-                words[i].empty() ? "word" : "label", " number ", i + 1, " is empty");
-          check_label(labels[i], row.place());
-        }
-        add_sentence(text, words,
-                     options.labelled ? std::span<const std::string>(labels) : std::span<const std::string>(),
-                     row.origin, row.line, report);
-      },
-      report);
+  const auto add = [&](const TableCells& row) {
+    const auto list = [&](std::size_t cell) {
+      return row.cells[cell].empty() ? std::vector<std::string>() : split_words(row.cells[cell]);
+    };
+    const std::vector<std::string> words = list(0),
+                                   labels = options.labelled ? list(1) : std::vector<std::string>();
+    check(words.size() == labels.size() || !options.labelled, row.place(), ": there are ", words.size(),
+          " words (", row.names[0], ") and ", labels.size(), " labels (", row.names.back(),
+          "); expected two lists with a label for each word");
+    for (const auto& [what, texts] : {std::pair("word", &words), {"label", &labels}}) {
+      const auto empty = std::ranges::find(*texts, "");
+      check(empty == texts->end(), row.place(), ": the ", what, " number ", empty - texts->begin() + 1,
+            " is empty");
+    }
+    for (const std::string& label : labels) check_label(label, row.place());
+    add_sentence(text, words, labels, row.origin, row.line, report);
+  };
+  read_table_rows(input, table, add, report);
   return text;
 }
 
@@ -258,38 +206,29 @@ std::vector<std::string> split_words(std::string_view text) {
   return words;
 }
 
-Sentence sentence_of_words(std::vector<std::string> words) {
-  Sentence sentence{{}, std::move(words)};
-  std::size_t characters = 0;
-  for (const std::string& word : sentence.words) {
-    if (!sentence.text.empty()) sentence.text += ' ', ++characters;
-    const auto length =
-        static_cast<std::size_t>(std::ranges::count_if(word, [](char one) { return (one & 0xC0) != 0x80; }));
+Sentence sentence_of_words(const std::vector<std::string>& words) {
+  Sentence sentence;
+  std::size_t counted = 0;
+  for (const std::string& word : words) {
+    if (counted > 0) sentence.text += ' ';
     sentence.text += word;
-    sentence.places.push_back({characters, characters + length});
-    characters += length;
+    add_word(sentence, counted, sentence.text.size() - word.size(), sentence.text.size());
   }
   return sentence;
 }
 
 Sentence parse_sentence(const std::string& line) {
-  if (const auto words = split_at_spaces(line); words.empty() || !words.front().starts_with('['))
-    return WordSplitter(line).split();
   const Json json = Json::parse(line, nullptr, false);
-  if (!json.is_array()) return WordSplitter(line).split();  // a text that begins with a bracket
+  if (!json.is_array()) return split_text_into_words(line);
   std::vector<std::string> words;
   for (const Json& one : json) {
-    check(one.is_string() && !one.get_ref<const std::string&>().empty() &&
-              one.get_ref<const std::string&>().find_first_of("\r\n") == std::string::npos,
-          "a list of words holds ", dumped(one), "; expected texts that are not empty and have no line ends");
-    words.push_back(one);
+    const std::string word = one.is_string() ? one.get<std::string>() : "";
+    check(!word.empty() && word.find_first_of("\r\n") == word.npos, "a list of words holds ", dumped(one),
+          "; expected texts that are not empty and have no line ends");
+    words.push_back(word);
   }
   check(!words.empty(), "the list of words is empty");
-  return sentence_of_words(std::move(words));
-}
-
-std::vector<std::string> tagged_formats() {
-  return {"conll", "jsonl"};
+  return sentence_of_words(words);
 }
 
 LabelledText read_tagged_text(const TextInput& input, const TaggedOptions& options, ReadReport* report) {

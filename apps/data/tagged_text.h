@@ -31,7 +31,7 @@ std::string joined_words(std::span<const std::string> words);
 std::vector<std::string> split_words(std::string_view text);
 
 /// Returns the sentence of these words, with spaces between them.
-Sentence sentence_of_words(std::vector<std::string> words);
+Sentence sentence_of_words(const std::vector<std::string>& words);
 /// Returns the sentence on a line: a JSON list of words, or a text. The words of a text end at white space; punctuation at
 /// their beginning or end, and characters of scripts without spaces (Chinese, Thai), stand alone. Throws Error for a
 /// list that holds anything but words, and for one without words.
@@ -40,7 +40,7 @@ Sentence parse_sentence(const std::string& line);
 /// The layout of a file of sentences:
 /// - conll: a word on each line, in columns that tabs or white space separate, and an empty line after each sentence.
 ///   Lines that begin with -DOCSTART- end a document. Comments begin with # and have another number of columns than the
-///   words. Lines of CoNLL-U for several words (1-2) or none (1.1) are left out;
+///   words or, before the first word, no tab; a remark counts them. Lines of CoNLL-U for several words (1-2) or none (1.1) are left out;
 /// - jsonl: an object with two lists for each sentence.
 struct TaggedOptions {
   std::string format = {};  ///< "": jsonl for .jsonl and .json, otherwise conll; each also with .gz
@@ -51,9 +51,6 @@ struct TaggedOptions {
   std::string label_column = {};
   bool labelled = true;  ///< false: labels are not read
 };
-
-/// Returns "conll", "jsonl".
-std::vector<std::string> tagged_formats();
 
 /// Reads sentences with their labels. Sentences without words are counted and left out. Throws Error with file and line as
 /// read_lines does; for a line of conll with another number of columns than the first, or without the column of words

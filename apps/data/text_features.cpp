@@ -125,42 +125,30 @@ constexpr std::int64_t neighbours = 2;
 /// A word as its features see it.
 struct SeenWord {
   std::string lower, shape;
-  std::vector<std::size_t> begins;  // of its characters in `lower`, and the end
+  std::vector<std::size_t> places = {};  // of its characters in `lower`, and the end
 
   explicit SeenWord(std::string_view word) : lower(unicode::lower_case(word, unicode::FinalSigma::medial)) {
     for (std::size_t byte = 0; byte < word.size();) {
       const unicode::CodePoint c = unicode::decode(word, byte);
       const std::string_view own = word.substr(byte, static_cast<std::size_t>(c.length));
-      const bool is_upper = unicode::lower_case(own, unicode::FinalSigma::medial) != own;
-      const std::string kind(is_upper                      ? "X"
-                             : unicode::is_letter(c.value) ? "x"
-                             : unicode::is_number(c.value) ? "0"
-                                                           : own);
+      const std::string_view kind =
+          unicode::lower_case(own, unicode::FinalSigma::medial) != own ? "X"
+          : unicode::is_letter(c.value)                               ? "x"
+          : unicode::is_number(c.value)                               ? "0"
+                                                                       : own;
       if (!shape.ends_with(kind)) shape += kind;
       byte += own.size();
     }
-    for (std::size_t byte = 0; byte < lower.size();
-         byte += static_cast<std::size_t>(unicode::decode(lower, byte).length))
-      begins.push_back(byte);
-    begins.push_back(lower.size());
+    for (std::size_t byte = 0; byte <= lower.size(); ++byte)
+      if (byte == lower.size() || (lower[byte] & 0xC0) != 0x80) places.push_back(byte);
   }
   std::string_view beginning(std::size_t characters) const {
-    return std::string_view(lower).substr(0, begins[std::min(characters, begins.size() - 1)]);
+    return std::string_view(lower).substr(0, places[std::min(characters, places.size() - 1)]);
   }
   std::string_view ending(std::size_t characters) const {
-    return std::string_view(lower).substr(
-        begins[begins.size() - 1 - std::min(characters, begins.size() - 1)]);
+    return std::string_view(lower).substr(places[places.size() - std::min(characters + 1, places.size())]);
   }
 };
-
-/// Adds distinct ids for the hashes, with the value 1.
-void add_once(Hashes hashes, std::int64_t begin, std::int64_t end, TextFeatures& features) {
-  for (std::uint64_t& hash : hashes) hash %= static_cast<std::uint64_t>(end - begin);
-  for (const std::uint64_t hash : distinct(std::move(hashes))) {
-    features.ids.push_back(static_cast<std::int32_t>(begin + static_cast<std::int64_t>(hash)));
-    features.values.push_back(1);
-  }
-}
 
 }  // namespace
 
@@ -191,8 +179,8 @@ TextFeatures word_features(std::span<const std::string> words, std::size_t place
   for (const SeenWord* one : {&before, &behind}) add(parts, one->ending(3));
   const auto ends = SparseLinear::group_ends(count);
   TextFeatures features;
-  add_once(std::move(whole), 0, ends[0], features);
-  add_once(std::move(parts), ends[0], ends[1], features);
+  add_counted(std::move(whole), 0, ends[0], features);
+  add_counted(std::move(parts), ends[0], ends[1], features);
   add_constant(features, count);
   return features;
 }

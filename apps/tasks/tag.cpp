@@ -16,8 +16,8 @@
 #include "heed/apps/tasks/class_heads.h"
 #include "heed/autograd/ops.h"
 #include "heed/core/random.h"
-#include "heed/models/label_chain.h"
 #include "heed/models/sequence_encoder.h"
+#include "heed/models/sparse_chain.h"
 #include "heed/training/label_spans.h"
 #include "heed/training/text_metrics.h"
 
@@ -126,7 +126,7 @@ class Tagger : public SequenceEncoder {
   Tensor logits(const PaddedTokens& tokens, const Tensor& rows, Context& context) {
     return output_(index_select(reshape(hidden(tokens, context), {-1, config().width}), 0, rows));
   }
-  SparseLinear* sparse() { return sparse_.get(); }
+  SparseChain* sparse() { return sparse_.get(); }
 
  private:
   Tagger(const TransformerConfig& config, Initialiser initialiser)
@@ -134,12 +134,11 @@ class Tagger : public SequenceEncoder {
     set_hidden_map(output_.weight, false);
     add_module("output", output_);
     if (config.sparse_features == 0) return;
-    sparse_ = std::make_unique<Part<SparseLinear>>(*this, "sparse", config.sparse_features, config.classes,
-                                                   /*has_chains=*/true);
+    sparse_ = std::make_unique<Part<SparseChain>>(*this, "sparse", config.sparse_features, config.classes);
     sparse_->freeze();  // solve()
   }
   Linear output_;
-  std::unique_ptr<SparseLinear> sparse_;  // null: none
+  std::unique_ptr<SparseChain> sparse_;  // null: none
 };
 
 /// A part of a sentence that the encoder reads at once.
@@ -191,24 +190,20 @@ class TagTask final : public Task, public HasOutputs {
   }
 
   void solve() override {
-    SparseLinear* const sparse = model_as<Tagger>().sparse();
+    SparseChain* const sparse = model_as<Tagger>().sparse();
     if (!sparse || !solves_linear_part(settings_)) return;
-    const std::int64_t labels = sparse->weight.size(1);
-    SparseSamples samples;
-    std::int64_t read = 0;
-    const std::int64_t most = (1 << 23) / labels;
+    SparseSamples words;
+    std::vector<std::int32_t> labels;
+    std::vector<std::int64_t> ends;
     for (const Example& one : train_) {
-      if (samples.size() + std::ssize(one.classes) > most) break;
+      if (words.size() + std::ssize(one.classes) > (1 << 23) / std::ssize(classes_)) break;
       for (const TextFeatures& word : make_features({one.sentence, 0, {}, Tokens(one.classes.size())}))
-        samples.add(word.ids, word.values);
-      for (const std::int32_t label : one.classes) {
-        samples.targets.resize(samples.targets.size() + static_cast<std::size_t>(labels));
-        samples.targets[samples.targets.size() - static_cast<std::size_t>(labels - label)] = 1;
-      }
-      samples.chains.push_back(samples.size());
-      ++read;
+        words.add(word.ids, word.values);
+      labels.insert(labels.end(), one.classes.begin(), one.classes.end());
+      ends.push_back(words.size());
     }
-    remark(linear_remark(sparse->fit(samples), read, std::ssize(train_)));
+    sparse->fit(words, labels, ends);
+    remark(concat_text("the CRF learned from ", ends.size(), " of ", train_.size(), " sentences"));
   }
 
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
@@ -225,11 +220,12 @@ class TagTask final : public Task, public HasOutputs {
   Evaluation evaluate() override {
     if (valid_.empty()) return {};
     const std::vector<Example> read = pick(valid_, spread_over(valid_.size(), sample()));
-    std::vector<Output> logits = compute_logits(read);
-    if (SparseLinear* const sparse = model_as<Tagger>().sparse()) {
+    const std::vector<Output> logits = compute_logits(read);
+    if (SparseChain* const sparse = model_as<Tagger>().sparse()) {
       std::vector<std::vector<std::int32_t>> labels;
       for (const Example& one : read) labels.push_back(one.classes);
-      sparse->fit_shares_of_chains(logits, labels);
+      sparse->fit_shares(logits, labels);
+      choose_offset(*sparse, read, logits);
     }
     return evaluation(measured_examples(read, logits).metrics, read.size(), valid_.size());
   }
@@ -244,8 +240,10 @@ class TagTask final : public Task, public HasOutputs {
           std::vector<Example> examples;
           for (const Shared& one : sentences) examples.push_back({one, {}, {}});
           const std::vector<Output> logits = compute_logits(examples);
+          const ChainParts parts = chain_parts();
           std::vector<Prediction> answers;
-          for (std::size_t i = 0; i < logits.size(); ++i) answers.push_back(answer(*sentences[i], logits[i]));
+          for (std::size_t i = 0; i < logits.size(); ++i)
+            answers.push_back(answer(*sentences[i], parts.chain(logits[i]), parts.offsets));
           return answers;
         },
         [&](const Shared& sentence, const std::string& name, CaptureFile& file) {
@@ -264,9 +262,8 @@ class TagTask final : public Task, public HasOutputs {
          }))
       for (Row& row : split_rows(sentence)) rows.push_back(std::move(row));
     const Tensor deep = deep_logits(rows, 0, context);
-    SparseLinear* const sparse = model_as<Tagger>().sparse();
-    if (!sparse) return deep;
-    return ClassLogits{deep, sparse_logits(rows, 0), sparse->shares}.together();
+    const SparseChain* const sparse = model_as<Tagger>().sparse();
+    return sparse ? ClassLogits{deep, sparse_logits(rows, 0), sparse->shares}.together() : deep;
   }
 
   static void read_rows(const Settings& settings, const std::string& file, const TakeText& take,
@@ -473,13 +470,9 @@ class TagTask final : public Task, public HasOutputs {
     return logits;
   }
 
-  /// Calls use(chain) with the CRF of a sentence; without one each label stands by itself.
-  template <class Use>
-  auto with_chain(const Output& logits, const Use& use) {
-    SparseLinear* const sparse = model_as<Tagger>().sparse();
-    if (!sparse) return use(LabelChain(logits, {}, classes_.size()));
-    const auto mixed = sparse->chain_logits(logits);
-    return use(LabelChain(mixed.first, mixed.second, classes_.size()));
+  ChainParts chain_parts() {
+    const SparseChain* const sparse = model_as<Tagger>().sparse();
+    return sparse ? sparse->parts() : ChainParts{classes_.size()};
   }
 
   // --- answers and metrics
@@ -491,80 +484,124 @@ class TagTask final : public Task, public HasOutputs {
   }
 
   /// The text of an answer marks spans with brackets: "[PER Anna Berg] met [PER Olga] .".
-  Prediction answer(const Sentence& sentence, const Output& logits) {
-    return with_chain(logits, [&](LabelChain chain) {
-      const std::vector<std::int32_t> best = chain.best();
-      const std::vector<std::string> labels = label_names(best);
-      Prediction answer;
-      answer.probability = std::exp(chain.log_probability(0, best));
-      const auto place = [&](std::size_t begin, std::size_t end, const std::string& label) {
-        const std::span<const std::int32_t> own = std::span(best).subspan(begin, end - begin);
-        return Prediction::Span{text_between(sentence, begin, end), label, sentence.places[begin].begin,
-                                sentence.places[end - 1].end, std::exp(chain.log_probability(begin, own))};
-      };
-      for (std::size_t i = 0; i < labels.size(); ++i) answer.words.push_back(place(i, i + 1, labels[i]));
-      std::size_t next = 0;
-      const auto add = [&](const std::string& more) {
-        answer.text.append(answer.text.empty() ? "" : " ").append(more);
-      };
-      for (const LabelSpan& span : label_spans(labels)) {
-        for (; next < span.begin; ++next) add(sentence.words[next]);
-        answer.spans.push_back(place(span.begin, span.end, span.kind));
-        add(concat_text('[', span.kind, ' ', answer.spans.back().text, ']'));
-        next = span.end;
+  Prediction answer(const Sentence& sentence, const LabelChain& chain, const std::vector<float>& offsets) const {
+    const std::vector<std::int32_t> best = chain.best(offsets);
+    const std::vector<std::string> labels = label_names(best);
+    Prediction answer{.text = marked(sentence.words, labels, true),
+                      .probability = std::exp(chain.log_probability(0, best))};
+    const auto place = [&](std::size_t begin, std::size_t end, const std::string& label) {
+      std::string text;
+      for (std::size_t i = begin; i < end; ++i) {
+        if (i > begin) text.append(sentence.places[i].begin - sentence.places[i - 1].end, ' ');
+        text += sentence.words[i];
       }
-      for (; next < labels.size(); ++next) add(sentence.words[next]);
-      return answer;
-    });
+      const auto own = std::span(best).subspan(begin, end - begin);
+      return Prediction::Span{text, label, sentence.places[begin].begin, sentence.places[end - 1].end,
+                              std::exp(chain.log_probability(begin, own))};
+    };
+    for (std::size_t i = 0; i < labels.size(); ++i) answer.words.push_back(place(i, i + 1, labels[i]));
+    for (const LabelSpan& span : label_spans(labels))
+      answer.spans.push_back(place(span.begin, span.end, span.kind));
+    return answer;
   }
-  static std::string text_between(const Sentence& sentence, std::size_t begin, std::size_t end) {
+  /// Returns the spans in brackets; `all_words`: and the words between them.
+  static std::string marked(const std::vector<std::string>& words, const std::vector<std::string>& labels,
+                            bool all_words) {
     std::string text;
-    for (std::size_t i = begin; i < end; ++i) {
-      if (i > begin) text.append(sentence.places[i].begin - sentence.places[i - 1].end, ' ');
-      text += sentence.words[i];
+    std::size_t next = 0;
+    const auto add_words = [&](std::size_t end) {
+      for (; next < end; ++next) text += words[next] + ' ';
+    };
+    for (const LabelSpan& span : label_spans(labels)) {
+      if (all_words) add_words(span.begin);
+      next = span.begin;
+      text += concat_text('[', span.kind, ' ');
+      add_words(span.end);
+      text.back() = ']';
+      text += ' ';
     }
-    return text;
+    if (all_words) add_words(words.size());
+    return text.substr(0, text.size() - (text.empty() ? 0 : 1));
+  }
+
+  /// Chooses the offset of "O" by the F1 of spans in held-out sentences: 0 unless another gains more than twice the
+  /// standard error of the gain, by the linearization of F1 = 2 right / (expected + predicted).
+  void choose_offset(SparseChain& sparse, const std::vector<Example>& examples,
+                     const std::vector<Output>& logits) {
+    const auto outside = std::ranges::find(classes_, "O");
+    if (outside == classes_.end()) return;
+    const ChainParts parts = sparse.parts();
+    const auto place = static_cast<std::size_t>(outside - classes_.begin());
+    std::vector<SpanCounts> usual;
+    std::vector<float> best(classes_.size());
+    double best_f1 = 0;
+    for (const float offset : {0.F, -0.5F, -1.F, -1.5F, -2.F}) {
+      std::vector<float> offsets(classes_.size());
+      offsets[place] = offset;
+      std::vector<SpanCounts> counts(examples.size());
+      SpanCounts all, all_usual;
+      for (std::size_t i = 0; i < examples.size(); ++i) {
+        const std::vector<std::string> labels = label_names(parts.chain(logits[i]).best(offsets));
+        counts[i] = total_spans(count_spans(label_spans(examples[i].labels), label_spans(labels)));
+        all.add(counts[i]);
+      }
+      if (offset == 0) usual = counts;
+      for (const SpanCounts& one : usual) all_usual.add(one);
+      double gain = 0, squares = 0;
+      for (std::size_t i = 0; i < counts.size(); ++i) {
+        const auto right = static_cast<double>(counts[i].right - usual[i].right),
+                   predicted = static_cast<double>(counts[i].predicted - usual[i].predicted);
+        const double change = 2 * right - all_usual.f1() * predicted;
+        gain += change, squares += change * change;
+      }
+      if (offset == 0 || (all.f1() > best_f1 && gain > 2 * std::sqrt(squares)))
+        best = offsets, best_f1 = all.f1();
+    }
+    sparse.set_offsets(best);
+  }
+  static SpanCounts total_spans(const std::map<std::string, SpanCounts>& kinds) {
+    SpanCounts all;
+    for (const auto& [kind, counts] : kinds) all.add(counts);
+    return all;
   }
 
   /// The place of a mistake is the index of its sentence.
   Measurement measured_examples(const std::vector<Example>& examples, const std::vector<Output>& logits) {
+    const ChainParts parts = chain_parts();
     std::map<std::string, SpanCounts> kinds;
-    SpanCounts all;
     double right = 0, words = 0, loss = 0, known_words = 0;
     Measurement found;
     found.examples = {"f1", "mean", {}};
     for (std::size_t i = 0; i < examples.size(); ++i) {
       const Example& one = examples[i];
-      with_chain(logits[i], [&](LabelChain chain) {
-        const std::vector<std::int32_t> best = chain.best();
-        const std::vector<std::string> labels = label_names(best);
-        SpanCounts own;
-        for (const auto& [kind, counts] : count_spans(label_spans(one.labels), label_spans(labels)))
-          kinds[kind].add(counts), own.add(counts);
-        all.add(own);
-        found.examples.rows.push_back(
-            {2. * static_cast<double>(own.right), static_cast<double>(own.expected + own.predicted)});
-        for (std::size_t word = 0; word < labels.size(); ++word)
-          right += labels[word] == one.labels[word] ? 1 : 0;
-        words += static_cast<double>(labels.size());
-        const bool is_known = std::ranges::all_of(
-            one.classes, [&](std::int32_t label) { return label < std::ssize(classes_); });
-        if (is_known) loss += chain.loss(one.classes), known_words += static_cast<double>(labels.size());
-        if (labels != one.labels)
-          found.mistakes.push_back(
-              {std::to_string(i), one.sentence->text, marked(one.sentence->words, one.labels),
-               marked(one.sentence->words, labels), std::exp(chain.log_probability(0, best))});
-      });
+      const LabelChain chain = parts.chain(logits[i]);
+      const std::vector<std::int32_t> best = chain.best(parts.offsets);
+      const std::vector<std::string> labels = label_names(best);
+      const auto counts = count_spans(label_spans(one.labels), label_spans(labels));
+      for (const auto& [kind, own] : counts) kinds[kind].add(own);
+      const SpanCounts own = total_spans(counts);
+      found.examples.rows.push_back(
+          {2. * static_cast<double>(own.right), static_cast<double>(own.expected + own.predicted)});
+      const auto size = static_cast<double>(labels.size());
+      for (std::size_t word = 0; word < labels.size(); ++word)
+        right += labels[word] == one.labels[word] ? 1 : 0;
+      words += size;
+      if (std::ranges::max(one.classes) < std::ssize(classes_))
+        loss += chain.loss(one.classes), known_words += size;
+      if (labels != one.labels)
+        found.mistakes.push_back({std::to_string(i), one.sentence->text,
+                                  marked(one.sentence->words, one.labels, false),
+                                  marked(one.sentence->words, labels, false),
+                                  std::exp(chain.log_probability(0, best))});
     }
     std::ranges::stable_sort(found.mistakes, std::ranges::greater(), &Mistake::probability);
+    const SpanCounts all = total_spans(kinds);
     const double values[] = {all.f1(), all.precision(), all.recall(), right / words,
                              loss / std::max(known_words, 1.)};
-    found.metrics = metrics(values);
-    found.count = std::ssize(examples);
-    Json json;
-    for (const Metric& metric : found.metrics)
-      json[metric.name] = metric.name == "loss" ? metric.value : rounded(metric.value);
-    json["sentences"] = examples.size();
+    const Measurement figures = measurement(values, examples.size(), true);
+    found.metrics = figures.metrics;
+    found.count = figures.count;
+    Json json = Json::parse(figures.json);
     json["words"] = static_cast<std::int64_t>(words);
     for (const auto& [kind, counts] : kinds)
       json["spans"][kind] = {{"expected", counts.expected},
@@ -574,15 +611,6 @@ class TagTask final : public Task, public HasOutputs {
                              {"f1", rounded(counts.f1())}};
     found.json = json.dump();
     return found;
-  }
-  static std::string marked(const std::vector<std::string>& words, const std::vector<std::string>& labels) {
-    std::string text;
-    for (const LabelSpan& span : label_spans(labels)) {
-      text += concat_text(text.empty() ? "[" : " [", span.kind);
-      for (std::size_t i = span.begin; i < span.end; ++i) text += " " + words[i];
-      text += "]";
-    }
-    return text;
   }
 
   const std::int64_t batch_size_;

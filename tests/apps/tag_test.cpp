@@ -7,8 +7,7 @@
 #include "heed/apps/data/text_features.h"
 #include "heed/apps/tasks/run.h"
 #include "heed/apps/tasks/train.h"
-#include "heed/models/label_chain.h"
-#include "heed/models/sparse_linear.h"
+#include "heed/models/sparse_chain.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/support.h"
 #include "heed/text/tokenizer.h"
@@ -87,7 +86,7 @@ TEST_CASE("count_spans: precision, recall and F1 of seqeval") {
 TEST_CASE("LabelChain: sums over all sequences of labels") {
   const std::vector<float> logits = {0.5F, -1, 2, 0.1F, 0.3F, -0.7F, 1, 1.5F, -2, 0, 0.25F, 0.75F},
                            transitions = {0.2F, -0.5F, 1, 0.4F, 0, -1, -0.3F, 2, 0.6F};
-  LabelChain chain(logits, transitions, 3);
+  const LabelChain chain(logits, transitions, 3);
   double total = 0, best_score = -1e9;
   std::vector<std::int32_t> best;
   std::vector<double> marginals(12), pairs(9), found(9);
@@ -111,8 +110,8 @@ TEST_CASE("LabelChain: sums over all sequences of labels") {
   CHECK(chain.best() == best);
   CHECK(chain.loss(best) == doctest::Approx(std::log(total) - best_score));
   CHECK(chain.log_probability(1, std::vector<std::int32_t>{2, 1}) == doctest::Approx(std::log(span / total)));
-  chain.add_pairs(2, found);
-  for (std::size_t i = 0; i < 9; ++i) CHECK(found[i] == doctest::Approx(2 * pairs[i] / total));
+  chain.add_pairs(found);
+  for (std::size_t i = 0; i < 9; ++i) CHECK(found[i] == doctest::Approx(pairs[i] / total));
   for (std::size_t i = 0; i < 12; ++i) CHECK(chain.marginals()[i] == doctest::Approx(marginals[i] / total));
   CHECK_ERROR(LabelChain(logits, transitions, 5), "a chain of 5 labels got 12 logits and 9 transitions");
   // Without transitions: a softmax each. No length overflows.
@@ -120,25 +119,26 @@ TEST_CASE("LabelChain: sums over all sequences of labels") {
   CHECK(std::isfinite(LabelChain(std::vector<float>(30000, 500), transitions, 3).log_partition()));
 }
 
-TEST_CASE("SparseLinear: chains are solved with the same bits by any number of threads") {
+TEST_CASE("SparseChain: learns transitions, with the same bits by any number of threads") {
   // The label of a word is that of the word before it, turned around: its own features say nothing.
   constexpr std::int64_t features = 4096;
   const std::vector<std::string> words(4, "word");
   SparseSamples samples;
+  std::vector<std::int32_t> labels;
+  std::vector<std::int64_t> ends;
   for (int chain = 0; chain < 600; ++chain) {
     for (std::size_t i = 0; i < words.size(); ++i) {
       const TextFeatures word = word_features(words, 1, features);
       samples.add(word.ids, word.values);
-      const bool is_odd = (static_cast<std::size_t>(chain) + i) % 2 == 1;
-      samples.targets.insert(samples.targets.end(), {is_odd ? 0.F : 1.F, is_odd ? 1.F : 0.F});
+      labels.push_back(static_cast<std::int32_t>((static_cast<std::size_t>(chain) + i) % 2));
     }
-    samples.chains.push_back(samples.size());
+    ends.push_back(samples.size());
   }
   std::vector<float> first, transitions;
   for (const int threads : {1, 3}) {
     const test::WithThreads with_threads(threads);
-    SparseLinear linear(features, 2, /*has_chains=*/true);
-    linear.fit(samples);
+    SparseChain linear(features, 2);
+    linear.fit(samples, labels, ends);
     transitions = linear.transitions.to_vector<float>();
     std::vector<float> found = linear.weight.to_vector<float>();
     found.insert(found.end(), transitions.begin(), transitions.end());
