@@ -29,70 +29,68 @@ struct Descent {
   }
 };
 
-/// The features of words, scaled as in SparseLinear, and what fit() learns from them.
+/// What fit() learns.
 struct ChainFit {
   Descent table, transitions;
 
-  ChainFit(const SparseSamples& words, std::span<const std::int32_t> labels,
-           std::span<const std::int64_t> ends, std::int64_t features, std::size_t classes)
+  ChainFit(std::span<const ChainSample> samples, std::int64_t features, std::size_t classes)
       : table(static_cast<std::size_t>(features) * classes),
         transitions(classes * classes),
-        words_(words),
-        labels_(labels),
-        ends_(ends),
         k_(classes),
-        x_(words.values),
+        groups_(SparseLinear::group_ends(features)),
         shares_(static_cast<std::size_t>(features)) {
-    const auto groups = SparseLinear::group_ends(features);
-    for (std::size_t word = 0; word < labels.size(); ++word) {
-      std::array<float, SparseLinear::groups> squares{};
-      const auto square = [&](std::size_t i) -> float& {
-        return squares[static_cast<std::size_t>(std::ranges::upper_bound(groups, words.ids[i]) - groups.begin())];
-      };
-      for (std::size_t i = begin(word); i < begin(word + 1); ++i) square(i) += x_[i] * x_[i], ++shares_[id(i)];
-      for (std::size_t i = begin(word); i < begin(word + 1); ++i) x_[i] /= std::sqrt(2 * square(i) + 1e-30F);
+    for (const ChainSample& one : samples) {
+      for_each_feature(one, [&](std::size_t, std::size_t id, float) { ++shares_[id]; });
+      words_ += static_cast<float>(one.words.size());
     }
     for (float& share : shares_) share = 1 / std::max(share, 1.F);
   }
 
   /// Takes a step from the loss of a sequence.
-  void learn(std::size_t sequence, float rate) {
-    const std::size_t first = sequence == 0 ? 0 : static_cast<std::size_t>(ends_[sequence - 1]),
-                      last = static_cast<std::size_t>(ends_[sequence]);
-    std::vector<float> logits((last - first) * k_);
-    for (std::size_t word = first; word < last; ++word)
-      for (std::size_t i = begin(word); i < begin(word + 1); ++i)
-        for (std::size_t c = 0; c < k_; ++c)
-          logits[(word - first) * k_ + c] += x_[i] * table.weights[id(i) * k_ + c];
-    LabelChain chain(std::move(logits), transitions.weights, k_);
-    std::vector<double> pairs(k_ * k_);
+  void learn(const ChainSample& one, float rate) {
+    constexpr auto strength = static_cast<float>(strength_of_chains);
+    std::vector<float> logits(one.words.size() * k_);
+    for_each_feature(one, [&](std::size_t word, std::size_t id, float x) {
+      for (std::size_t c = 0; c < k_; ++c) logits[word * k_ + c] += x * table.weights[id * k_ + c];
+    });
+    const LabelChain chain(std::move(logits), transitions.weights, k_);
+    std::vector<float> slopes = chain.marginals();  // those of the loss by the logits
+    std::vector<double> pairs(k_ * k_);             // and by the transitions
     chain.add_pairs(pairs);
-    for (std::size_t word = first + 1; word < last; ++word) --pairs[label(word - 1) * k_ + label(word)];
-    const auto share = static_cast<float>(last - first) / static_cast<float>(labels_.size());
+    for (std::size_t word = 0; word < one.words.size(); ++word) {
+      const auto label = static_cast<std::size_t>(one.labels[word]);
+      --slopes[word * k_ + label];
+      if (word > 0) --pairs[static_cast<std::size_t>(one.labels[word - 1]) * k_ + label];
+    }
+    const float share = static_cast<float>(one.words.size()) / words_;
     for (std::size_t i = 0; i < pairs.size(); ++i)
-      transitions.step(i, static_cast<float>(strength_of_chains * pairs[i]) + share * transitions.weights[i],
-                       rate);
-    std::vector<float> slopes = chain.marginals();
-    for (std::size_t word = first; word < last; ++word) --slopes[(word - first) * k_ + label(word)];
-    for (float& slope : slopes) slope *= static_cast<float>(strength_of_chains);
-    for (std::size_t word = first; word < last; ++word)
-      for (std::size_t i = begin(word); i < begin(word + 1); ++i)
-        for (std::size_t c = 0, at = id(i) * k_; c < k_; ++c, ++at)
-          table.step(at, x_[i] * slopes[(word - first) * k_ + c] + shares_[id(i)] * table.weights[at], rate);
+      transitions.step(i, strength * static_cast<float>(pairs[i]) + share * transitions.weights[i], rate);
+    for_each_feature(one, [&](std::size_t word, std::size_t id, float x) {
+      for (std::size_t c = 0; c < k_; ++c) {
+        const std::size_t i = id * k_ + c;
+        table.step(i, strength * x * slopes[word * k_ + c] + shares_[id] * table.weights[i], rate);
+      }
+    });
   }
 
  private:
-  std::size_t begin(std::size_t word) const {
-    return word == 0 ? 0 : static_cast<std::size_t>(words_.ends[word - 1]);
+  /// Calls visit(word, id, x) with the x of SparseLinear for each feature of each word.
+  void for_each_feature(const ChainSample& one, const auto& visit) const {
+    for (std::size_t word = 0; word < one.words.size(); ++word) {
+      std::array<float, SparseLinear::groups> counts{};
+      const auto count = [&](std::int32_t id) -> float& {
+        return counts[static_cast<std::size_t>(std::ranges::upper_bound(groups_, id) - groups_.begin())];
+      };
+      for (const std::int32_t id : one.words[word]) ++count(id);
+      for (const std::int32_t id : one.words[word])
+        visit(word, static_cast<std::size_t>(id), 1 / std::sqrt(2 * count(id)));
+    }
   }
-  std::size_t id(std::size_t i) const { return static_cast<std::size_t>(words_.ids[i]); }
-  std::size_t label(std::size_t word) const { return static_cast<std::size_t>(labels_[word]); }
 
-  const SparseSamples& words_;
-  const std::span<const std::int32_t> labels_;
-  const std::span<const std::int64_t> ends_;
-  const std::size_t k_;
-  std::vector<float> x_, shares_;  // of each feature: 1 / the number of words that have it
+  std::size_t k_;
+  std::array<std::int64_t, SparseLinear::groups> groups_;
+  std::vector<float> shares_;  // of each feature: 1 / the number of words that have it
+  float words_ = 0;
 };
 
 }  // namespace
@@ -111,27 +109,29 @@ SparseChain::SparseChain(std::int64_t features, std::int64_t classes) : SparseLi
   add_buffer("offsets", offsets, Initialiser::constant({classes}, 0));
 }
 
-void SparseChain::fit(const SparseSamples& words, std::span<const std::int32_t> labels,
-                      std::span<const std::int64_t> ends) {
-  const std::int64_t features = weight.size(0), k = weight.size(1);
-  const auto within = [](std::int64_t most) {
-    return [most](std::int64_t one) { return one >= 0 && one < most; };
+void SparseChain::fit(std::span<const ChainSample> samples) {
+  check(!samples.empty(), "a CRF needs sequences to learn from, got none");
+  const auto check_all = [](const Tokens& list, std::int64_t most, const char* what) {
+    for (const std::int32_t one : list)
+      check(one >= 0 && one < most, what, ' ', one, " is not one of the ", most, " of the CRF");
   };
-  check(!ends.empty() && ends.back() == words.size() && words.size() == std::ssize(labels) &&
-            std::ranges::is_sorted(ends) && std::ranges::all_of(labels, within(k)) &&
-            std::ranges::all_of(words.ids, within(features)),
-        "a chain of ", k, " labels over ", features, " features got ", words.size(), " words, ", labels.size(),
-        " labels and ", ends.size(), " sequences, or a label or feature out of range");
-  ChainFit fit(words, labels, ends, features, static_cast<std::size_t>(k));
-  std::vector<std::size_t> order(ends.size());
+  for (const ChainSample& one : samples) {
+    check(one.words.size() == one.labels.size(), "a CRF got ", one.words.size(), " words with ",
+          one.labels.size(), " labels");
+    check_all(one.labels, weight.size(1), "label");
+    for (const Tokens& word : one.words) check_all(word, weight.size(0), "sparse feature");
+  }
+  ChainFit fit(samples, weight.size(0), static_cast<std::size_t>(weight.size(1)));
+  std::vector<std::size_t> order(samples.size());
   std::iota(order.begin(), order.end(), 0);
   const std::size_t passes = std::max(fewest_passes, fewest_sequences_read / order.size());
   Draws random({});
   for (std::size_t pass = 0; pass < passes; ++pass) {
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
     for (std::size_t i = 0; i < order.size(); ++i) {
-      const double done = static_cast<double>(pass) + static_cast<double>(i) / static_cast<double>(order.size());
-      fit.learn(order[i], static_cast<float>(first_rate * (1 - done / static_cast<double>(passes))));
+      const double done =
+          static_cast<double>(pass) + static_cast<double>(i) / static_cast<double>(order.size());
+      fit.learn(samples[order[i]], static_cast<float>(first_rate * (1 - done / static_cast<double>(passes))));
     }
   }
   for (float& one : fit.table.weights) one *= static_cast<float>(1 / table_scale);

@@ -20,18 +20,22 @@ struct ChainParts {
   LabelChain chain(std::span<const float> logits) const;
 };
 
+/// A sequence of words to learn from.
+struct ChainSample {
+  std::vector<Tokens> words;  ///< the features of each, with the value 1
+  Tokens labels;
+};
+
 /// A linear part whose outputs are the logits of a LabelChain: a CRF over sparse features.
 class SparseChain : public SparseLinear {
  public:
   SparseChain(std::int64_t features, std::int64_t classes);
 
-  /// Computes the table and the transitions from sequences of words, whose `ends` are given, and their labels. They come
-  /// close to the minimum of SparseLinear's eq. 1, with C = 128 and the loss of a LabelChain, by AdaGrad (Duchi et al.
-  /// 2011) with a rate that falls to 0: 8 passes or more over the sequences in random orders. In each visit to a
-  /// feature it also regularizes the feature's weights, by their share of all visits. Throws an Error if there are no
-  /// sequences, or if the labels, ends or ids do not fit.
-  void fit(const SparseSamples& words, std::span<const std::int32_t> labels,
-           std::span<const std::int64_t> ends);
+  /// Computes the table and the transitions. They come close to the minimum of SparseLinear's eq. 1, with C = 128 and the
+  /// loss of a LabelChain, by AdaGrad (Duchi et al. 2011) with a rate that falls to 0: 8 passes or more over the
+  /// sequences in random orders. In each visit to a feature it also regularizes the feature's weights, by their share of
+  /// all visits. Throws an Error if there are no sequences, or for a label or feature that the table lacks.
+  void fit(std::span<const ChainSample> samples);
   /// Sets the shares that minimize the loss of held-out sequences, as parts() reads them. Sequences with a label that is
   /// no class are skipped.
   void fit_shares(std::span<const std::vector<float>> logits,

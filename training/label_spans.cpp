@@ -15,7 +15,8 @@ struct ReadLabel {
 constexpr std::string_view places = "BIESMLU", as_read = "BIESIES";
 
 bool has_prefix(std::string_view label) {
-  return !label.empty() && places.find(label.front()) != places.npos && (label.size() == 1 || label[1] == '-');
+  return !label.empty() && places.find(label.front()) != places.npos &&
+         (label.size() == 1 || label[1] == '-');
 }
 
 /// `has_prefixes`: whether any label of the sentence has one; otherwise a label is the kind of a whole span.
@@ -36,17 +37,14 @@ std::vector<LabelSpan> label_spans(std::span<const std::string> labels) {
     const auto is_one_of = [](const ReadLabel& label, std::string_view some) {
       return some.find(label.place) != some.npos;
     };
-    if (is_one_of(now, "BS") || (is_one_of(now, "IE") && (is_one_of(before, "OES") || before.kind != now.kind)))
+    if (is_one_of(now, "BS") ||
+        (is_one_of(now, "IE") && (is_one_of(before, "OES") || before.kind != now.kind)))
       spans.push_back({std::string(now.kind), i, i + 1});
     else if (now.place != 'O')
       spans.back().end = i + 1;
     before = now;
   }
   return spans;
-}
-
-void SpanCounts::add(const SpanCounts& other) {
-  expected += other.expected, predicted += other.predicted, right += other.right;
 }
 
 std::map<std::string, SpanCounts> count_spans(std::span<const LabelSpan> expected,

@@ -31,7 +31,9 @@ struct SpanCounts {
   double precision() const { return share(right, predicted); }
   double recall() const { return share(right, expected); }
   double f1() const { return share(2 * right, expected + predicted); }
-  void add(const SpanCounts& other);
+  void add(const SpanCounts& other) {
+    expected += other.expected, predicted += other.predicted, right += other.right;
+  }
 
  private:
   static double share(std::int64_t part, std::int64_t whole) {

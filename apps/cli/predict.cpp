@@ -126,19 +126,7 @@ class PredictCommand {
     if (!answer.error.empty()) return {{"error", answer.error}};
     if (!answer.vector.empty()) return {{answer_, answer.vector}};
     Json line = {{answer_, answer.text}, {"probability", answer.probability}};
-    const auto add_spans = [&](const char* name, const std::vector<Prediction::Span>& spans) {
-      for (const Prediction::Span& one : spans)
-        line[name].push_back({{"text", one.text},
-                              {"label", one.label},
-                              {"start", one.begin},
-                              {"end", one.end},
-                              {"probability", one.probability}});
-    };
-    if (!answer.words.empty()) {
-      line["spans"] = Json::array();
-      add_spans("spans", answer.spans);
-      add_spans("words", answer.words);
-    }
+    if (!answer.words.empty()) line.update(Json::parse(spans_to_json(answer)));
     for (const Prediction::Alternative& one : answer.alternatives) {
       if (!with_alternatives) break;
       line["alternatives"].push_back({{answer_, one.text}, {"probability", one.probability}});

@@ -19,10 +19,9 @@ using Json = nlohmann::ordered_json;
 /// Adds the word text[begin, end), in bytes, and its place in characters; `counted` is the end of the last one.
 void add_word(Sentence& sentence, std::size_t& counted, std::size_t begin, std::size_t end) {
   const auto characters = [&](std::size_t from, std::size_t to) {
-    return static_cast<std::size_t>(
-        std::count_if(sentence.text.begin() + static_cast<std::ptrdiff_t>(from),
-                      sentence.text.begin() + static_cast<std::ptrdiff_t>(to),
-                      [](char byte) { return (byte & 0xC0) != 0x80; }));
+    return static_cast<std::size_t>(std::count_if(sentence.text.begin() + static_cast<std::ptrdiff_t>(from),
+                                                  sentence.text.begin() + static_cast<std::ptrdiff_t>(to),
+                                                  [](char byte) { return (byte & 0xC0) != 0x80; }));
   };
   const std::size_t place =
       (sentence.places.empty() ? 0 : sentence.places.back().end) + characters(counted, begin);
@@ -43,9 +42,9 @@ Sentence split_text_into_words(const std::string& text) {
   std::size_t counted = 0;
   const auto finish = [&] {
     const auto first = std::ranges::find(run, false, &Cluster::is_mark);
-    const auto last = std::find_if(run.rbegin(), std::make_reverse_iterator(first),
-                                   [](const Cluster& one) { return !one.is_mark; })
-                          .base();
+    const auto last = std::find_if(run.rbegin(), std::make_reverse_iterator(first), [](const Cluster& one) {
+                        return !one.is_mark;
+                      }).base();
     for (auto i = run.begin(); i != run.end();) {
       const auto next = i == first ? last : i + 1;
       add_word(sentence, counted, i->begin, (next - 1)->end);

@@ -131,11 +131,10 @@ struct SeenWord {
     for (std::size_t byte = 0; byte < word.size();) {
       const unicode::CodePoint c = unicode::decode(word, byte);
       const std::string_view own = word.substr(byte, static_cast<std::size_t>(c.length));
-      const std::string_view kind =
-          unicode::lower_case(own, unicode::FinalSigma::medial) != own ? "X"
-          : unicode::is_letter(c.value)                               ? "x"
-          : unicode::is_number(c.value)                               ? "0"
-                                                                       : own;
+      const std::string_view kind = unicode::lower_case(own, unicode::FinalSigma::medial) != own ? "X"
+                                    : unicode::is_letter(c.value)                                ? "x"
+                                    : unicode::is_number(c.value)                                ? "0"
+                                                                                                 : own;
       if (!shape.ends_with(kind)) shape += kind;
       byte += own.size();
     }
@@ -182,6 +181,7 @@ TextFeatures word_features(std::span<const std::string> words, std::size_t place
   add_counted(std::move(whole), 0, ends[0], features);
   add_counted(std::move(parts), ends[0], ends[1], features);
   add_constant(features, count);
+  std::ranges::fill(features.values, 1.F);
   return features;
 }
 

@@ -141,20 +141,27 @@ class Tagger : public SequenceEncoder {
   std::unique_ptr<SparseChain> sparse_;  // null: none
 };
 
+using SharedSentence = std::shared_ptr<const Sentence>;
+
 /// A part of a sentence that the encoder reads at once.
 struct Row {
-  std::shared_ptr<const Sentence> sentence;
+  SharedSentence sentence;
   std::size_t first = 0;  ///< of its words
   Tokens tokens = {};
   Tokens places = {};  ///< of the first token of each word
 };
 
-/// A sentence to learn from; `labels` are places among the known ones, and in measurements further ones.
+/// A sentence with its labels, and their classes: one more than the last for a label that training lacks.
 struct Example {
-  std::shared_ptr<const Sentence> sentence;
-  std::vector<std::string> labels;
-  std::vector<std::int32_t> classes;
+  SharedSentence sentence;
+  std::vector<std::string> labels = {};
+  std::vector<std::int32_t> classes = {};
+  std::string place = {};  ///< in its file
 };
+
+SharedSentence shared_sentence(const std::string& line) {
+  return std::make_shared<const Sentence>(parse_sentence(line));
+}
 
 // --- task
 
@@ -192,18 +199,16 @@ class TagTask final : public Task, public HasOutputs {
   void solve() override {
     SparseChain* const sparse = model_as<Tagger>().sparse();
     if (!sparse || !solves_linear_part(settings_)) return;
-    SparseSamples words;
-    std::vector<std::int32_t> labels;
-    std::vector<std::int64_t> ends;
-    for (const Example& one : train_) {
-      if (words.size() + std::ssize(one.classes) > (1 << 23) / std::ssize(classes_)) break;
-      for (const TextFeatures& word : make_features({one.sentence, 0, {}, Tokens(one.classes.size())}))
-        words.add(word.ids, word.values);
-      labels.insert(labels.end(), one.classes.begin(), one.classes.end());
-      ends.push_back(words.size());
+    std::vector<ChainSample> samples;
+    const std::int64_t most = (1 << 23) / std::ssize(classes_);
+    for (std::int64_t words = 0; const Example& one : train_) {
+      if ((words += std::ssize(one.classes)) > most) break;
+      samples.push_back({{}, one.classes});
+      for (TextFeatures& word : make_features({one.sentence, 0, {}, Tokens(one.classes.size())}))
+        samples.back().words.push_back(std::move(word.ids));
     }
-    sparse->fit(words, labels, ends);
-    remark(concat_text("the CRF learned from ", ends.size(), " of ", train_.size(), " sentences"));
+    sparse->fit(samples);
+    remark(concat_text("the CRF learned from ", samples.size(), " of ", train_.size(), " sentences"));
   }
 
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
@@ -220,33 +225,29 @@ class TagTask final : public Task, public HasOutputs {
   Evaluation evaluate() override {
     if (valid_.empty()) return {};
     const std::vector<Example> read = pick(valid_, spread_over(valid_.size(), sample()));
-    const std::vector<Output> logits = compute_logits(read);
+    const std::vector<Output> logits = compute_logits(sentences(read));
     if (SparseChain* const sparse = model_as<Tagger>().sparse()) {
       std::vector<std::vector<std::int32_t>> labels;
       for (const Example& one : read) labels.push_back(one.classes);
       sparse->fit_shares(logits, labels);
-      choose_offset(*sparse, read, logits);
+      return evaluation(measured_with_offset(*sparse, read, logits).metrics, read.size(), valid_.size());
     }
     return evaluation(measured_examples(read, logits).metrics, read.size(), valid_.size());
   }
 
   std::vector<Prediction> predict(std::span<const std::string> lines,
                                   const PredictOptions& options) override {
-    using Shared = std::shared_ptr<const Sentence>;
     return answer_lines(
-        lines, options,
-        [&](const std::string& line) { return std::make_shared<const Sentence>(parse_sentence(line)); },
-        [&](const std::vector<Shared>& sentences) {
-          std::vector<Example> examples;
-          for (const Shared& one : sentences) examples.push_back({one, {}, {}});
-          const std::vector<Output> logits = compute_logits(examples);
+        lines, options, shared_sentence,
+        [&](const std::vector<SharedSentence>& sentences) {
+          const std::vector<Output> logits = compute_logits(sentences);
           const ChainParts parts = chain_parts();
           std::vector<Prediction> answers;
           for (std::size_t i = 0; i < logits.size(); ++i)
             answers.push_back(answer(*sentences[i], parts.chain(logits[i]), parts.offsets));
           return answers;
         },
-        [&](const Shared& sentence, const std::string& name, CaptureFile& file) {
+        [&](const SharedSentence& sentence, const std::string& name, CaptureFile& file) {
           for (const Row& row : split_rows(sentence))
             add_pass(file, row.first == 0 ? name : concat_text(name, "-", row.first),
                      captured([&](Context& context) { deep_logits({row}, 0, context); }), {row.tokens},
@@ -257,9 +258,7 @@ class TagTask final : public Task, public HasOutputs {
   /// Returns the logits [words, labels] of the encoder, and those of the CRF, of all lines together.
   Tensor line_outputs(std::span<const std::string> lines, Context& context) override {
     std::vector<Row> rows;
-    for (const auto& sentence : inputs_of_lines(lines, [&](const std::string& line) {
-           return std::make_shared<const Sentence>(parse_sentence(line));
-         }))
+    for (const SharedSentence& sentence : inputs_of_lines(lines, shared_sentence))
       for (Row& row : split_rows(sentence)) rows.push_back(std::move(row));
     const Tensor deep = deep_logits(rows, 0, context);
     const SparseChain* const sparse = model_as<Tagger>().sparse();
@@ -278,17 +277,10 @@ class TagTask final : public Task, public HasOutputs {
 
  protected:
   std::map<std::string, std::string> read_parts() override {
-    const auto data = settings_.read<TagData>("data");
     parts_ = reported([&](ReadReport& report) {
-      if (!names_labelled_data(settings_)) return split_text(names_by_rule(settings_), data.split);
-      return parts_of_files(
-          data.files, data.split.valid_fraction, data.split.test_fraction,
-          [&](const std::string& path) { return read_tagged(path, settings_, true, report); },
-          [&](const LabelledText& all, double valid_fraction, double test_fraction) {
-            SplitOptions split = data.split;
-            split.valid_fraction = valid_fraction, split.test_fraction = test_fraction;
-            return split_text(all, split);
-          });
+      return read_labelled_parts(
+          settings_, /*has_classes=*/false, [&] { return names_by_rule(settings_); },
+          [&](const std::string& path) { return read_tagged(path, settings_, true, report); });
     });
     return digests_of(parts_, [](const LabelledText& text) { return compute_digest(text); });
   }
@@ -330,9 +322,7 @@ class TagTask final : public Task, public HasOutputs {
     };
     return measured_data(parts_, source, read, [&](const LabelledText& text) {
       const std::vector<Example> examples = make_examples(text);
-      Measurement found = measured_examples(examples, compute_logits(examples));
-      for (Mistake& one : found.mistakes) one.place = text.places[std::stoul(one.place)];
-      return found;
+      return measured_examples(examples, compute_logits(sentences(examples)));
     });
   }
 
@@ -349,42 +339,43 @@ class TagTask final : public Task, public HasOutputs {
   std::vector<Example> make_examples(const LabelledText& text) {
     std::map<std::string, std::int32_t> places;
     for (const std::string& name : classes_) places.emplace(name, static_cast<std::int32_t>(places.size()));
-    std::int64_t unknown = 0;
+    std::int64_t words = 0, unknown = 0;
     std::set<std::string> others;
     std::vector<Example> examples;
     for (std::size_t i = 0; i < text.size(); ++i) {
       Example one{std::make_shared<const Sentence>(sentence_of_words(split_words(text.texts[i]))),
-                  split_words(text.labels[i]),
-                  {}};
+                  split_words(text.labels[i])};
       for (const std::string& label : one.labels) {
         const auto found = places.find(label);
-        one.classes.push_back(found != places.end() ? found->second
-                                                    : static_cast<std::int32_t>(classes_.size()));
-        if (found == places.end()) ++unknown, others.insert(quoted_label(label));
+        const bool is_known = found != places.end();
+        one.classes.push_back(is_known ? found->second : static_cast<std::int32_t>(places.size()));
+        ++words;
+        if (!is_known) ++unknown, others.insert(quoted_label(label));
       }
+      one.place = text.places[i];
       examples.push_back(std::move(one));
     }
-    check(others.empty() || unknown < count_words(examples), "none of the labels is one of the ",
-          classes_.size(), " known: ", listed(others));
+    check(words == 0 || unknown < words, "none of the labels is one of the ", classes_.size(),
+          " known: ", listed(others));
     if (unknown > 0)
       remark(concat_text(unknown, " words have labels that training lacks, ", listed(others),
                          ": they count as wrong, and the loss leaves their sentences out"));
     return examples;
   }
-  static std::int64_t count_words(const std::vector<Example>& examples) {
-    std::int64_t count = 0;
-    for (const Example& one : examples) count += std::ssize(one.labels);
-    return count;
+  static std::vector<SharedSentence> sentences(const std::vector<Example>& examples) {
+    std::vector<SharedSentence> sentences;
+    for (const Example& one : examples) sentences.push_back(one.sentence);
+    return sentences;
   }
 
   /// Returns the rows of a sentence, as many words in each as fit into data.max_tokens.
-  std::vector<Row> split_rows(const std::shared_ptr<const Sentence>& sentence) {
+  std::vector<Row> split_rows(const SharedSentence& sentence) {
     const std::int32_t end = tokenizer_->id_of("</s>");
     const std::size_t most = max_tokens_ - begin_.size() - 1;
     std::vector<Row> rows;
     for (std::size_t word = 0; word < sentence->words.size(); ++word) {
       Tokens pieces = tokenizer_->encode(" " + sentence->words[word]);
-      if (pieces.empty()) pieces = {unknown_token()};
+      if (pieces.empty()) pieces = {end};
       pieces.resize(std::min(pieces.size(), most));  // its first piece counts
       if (rows.empty() || rows.back().tokens.size() + pieces.size() + 1 > max_tokens_)
         rows.push_back({sentence, word, begin_, {}});
@@ -395,11 +386,6 @@ class TagTask final : public Task, public HasOutputs {
     for (Row& row : rows) row.tokens.push_back(end);
     return rows;
   }
-  std::int32_t unknown_token() const {
-    const auto unknown = tokenizer_->find("<unk>"), other = tokenizer_->find("[UNK]");
-    return unknown ? *unknown : other ? *other : tokenizer_->id_of("</s>");
-  }
-
   // --- logits
 
   /// Returns the logits of the encoder for the words of rows: one row after another or, with `width`, each filled up to
@@ -443,12 +429,12 @@ class TagTask final : public Task, public HasOutputs {
   }
 
   /// Returns the logits of each sentence, word by word: of the encoder, followed by those of the CRF if there is one.
-  std::vector<Output> compute_logits(const std::vector<Example>& examples) {
+  std::vector<Output> compute_logits(const std::vector<SharedSentence>& sentences) {
     std::vector<Row> rows;
     std::vector<std::size_t> owners;
     Lengths lengths;
-    for (std::size_t i = 0; i < examples.size(); ++i)
-      for (Row& row : split_rows(examples[i].sentence)) {
+    for (std::size_t i = 0; i < sentences.size(); ++i)
+      for (Row& row : split_rows(sentences[i])) {
         lengths[0].push_back(static_cast<std::int32_t>(row.tokens.size()));
         rows.push_back(std::move(row));
         owners.push_back(i);
@@ -461,7 +447,7 @@ class TagTask final : public Task, public HasOutputs {
           const Tensor deep = deep_logits(batch, width, context);
           return has_sparse ? concat({deep, sparse_logits(batch, width)}, -1) : deep;
         });
-    std::vector<Output> logits(examples.size());
+    std::vector<Output> logits(sentences.size());
     const std::size_t of_word = classes_.size() * (has_sparse ? 2 : 1);
     for (std::size_t i = 0; i < rows.size(); ++i)
       logits[owners[i]].insert(
@@ -484,7 +470,8 @@ class TagTask final : public Task, public HasOutputs {
   }
 
   /// The text of an answer marks spans with brackets: "[PER Anna Berg] met [PER Olga] .".
-  Prediction answer(const Sentence& sentence, const LabelChain& chain, const std::vector<float>& offsets) const {
+  Prediction answer(const Sentence& sentence, const LabelChain& chain,
+                    const std::vector<float>& offsets) const {
     const std::vector<std::int32_t> best = chain.best(offsets);
     const std::vector<std::string> labels = label_names(best);
     Prediction answer{.text = marked(sentence.words, labels, true),
@@ -524,40 +511,31 @@ class TagTask final : public Task, public HasOutputs {
     return text.substr(0, text.size() - (text.empty() ? 0 : 1));
   }
 
-  /// Chooses the offset of "O" by the F1 of spans in held-out sentences: 0 unless another gains more than twice the
-  /// standard error of the gain, by the linearization of F1 = 2 right / (expected + predicted).
-  void choose_offset(SparseChain& sparse, const std::vector<Example>& examples,
-                     const std::vector<Output>& logits) {
+  /// Measures held-out sentences, from which it chooses the offset of "O": 0 unless another gains more than twice the
+  /// standard error of the gain in F1 = 2 right / (expected + predicted), linearized.
+  Measurement measured_with_offset(SparseChain& sparse, const std::vector<Example>& examples,
+                                   const std::vector<Output>& logits) {
+    std::vector<float> offsets(classes_.size()), best_offsets = offsets;
+    sparse.set_offsets(offsets);
+    const Measurement usual = measured_examples(examples, logits);
+    Measurement best = usual;
     const auto outside = std::ranges::find(classes_, "O");
-    if (outside == classes_.end()) return;
-    const ChainParts parts = sparse.parts();
-    const auto place = static_cast<std::size_t>(outside - classes_.begin());
-    std::vector<SpanCounts> usual;
-    std::vector<float> best(classes_.size());
-    double best_f1 = 0;
-    for (const float offset : {0.F, -0.5F, -1.F, -1.5F, -2.F}) {
-      std::vector<float> offsets(classes_.size());
-      offsets[place] = offset;
-      std::vector<SpanCounts> counts(examples.size());
-      SpanCounts all, all_usual;
-      for (std::size_t i = 0; i < examples.size(); ++i) {
-        const std::vector<std::string> labels = label_names(parts.chain(logits[i]).best(offsets));
-        counts[i] = total_spans(count_spans(label_spans(examples[i].labels), label_spans(labels)));
-        all.add(counts[i]);
-      }
-      if (offset == 0) usual = counts;
-      for (const SpanCounts& one : usual) all_usual.add(one);
+    for (const float offset : {-0.5F, -1.F, -1.5F}) {
+      if (outside == classes_.end()) break;
+      offsets[static_cast<std::size_t>(outside - classes_.begin())] = offset;
+      sparse.set_offsets(offsets);
+      Measurement found = measured_examples(examples, logits);
       double gain = 0, squares = 0;
-      for (std::size_t i = 0; i < counts.size(); ++i) {
-        const auto right = static_cast<double>(counts[i].right - usual[i].right),
-                   predicted = static_cast<double>(counts[i].predicted - usual[i].predicted);
-        const double change = 2 * right - all_usual.f1() * predicted;
+      for (std::size_t i = 0; i < examples.size(); ++i) {
+        const auto &now = found.examples.rows[i], &before = usual.examples.rows[i];
+        const double change = now[0] - before[0] - usual.metrics[0].value * (now[1] - before[1]);
         gain += change, squares += change * change;
       }
-      if (offset == 0 || (all.f1() > best_f1 && gain > 2 * std::sqrt(squares)))
-        best = offsets, best_f1 = all.f1();
+      if (found.metrics[0].value > best.metrics[0].value && gain > 2 * std::sqrt(squares))
+        best = std::move(found), best_offsets = offsets;
     }
-    sparse.set_offsets(best);
+    sparse.set_offsets(best_offsets);
+    return best;
   }
   static SpanCounts total_spans(const std::map<std::string, SpanCounts>& kinds) {
     SpanCounts all;
@@ -565,7 +543,6 @@ class TagTask final : public Task, public HasOutputs {
     return all;
   }
 
-  /// The place of a mistake is the index of its sentence.
   Measurement measured_examples(const std::vector<Example>& examples, const std::vector<Output>& logits) {
     const ChainParts parts = chain_parts();
     std::map<std::string, SpanCounts> kinds;
@@ -589,10 +566,9 @@ class TagTask final : public Task, public HasOutputs {
       if (std::ranges::max(one.classes) < std::ssize(classes_))
         loss += chain.loss(one.classes), known_words += size;
       if (labels != one.labels)
-        found.mistakes.push_back({std::to_string(i), one.sentence->text,
-                                  marked(one.sentence->words, one.labels, false),
-                                  marked(one.sentence->words, labels, false),
-                                  std::exp(chain.log_probability(0, best))});
+        found.mistakes.push_back(
+            {one.place, one.sentence->text, marked(one.sentence->words, one.labels, false),
+             marked(one.sentence->words, labels, false), std::exp(chain.log_probability(0, best))});
     }
     std::ranges::stable_sort(found.mistakes, std::ranges::greater(), &Mistake::probability);
     const SpanCounts all = total_spans(kinds);

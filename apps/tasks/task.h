@@ -48,6 +48,8 @@ struct Prediction {
   };
   std::vector<Span> words = {}, spans = {};  ///< the answer of a task that labels words
 };
+/// Returns {"spans": [{"text", "label", "start", "end", "probability"}], "words": the same of each word}.
+std::string spans_to_json(const Prediction& answer);
 
 struct PredictOptions {
   /// Receives attention weights and other captured tensors for each line that is not blank; null:

@@ -89,16 +89,7 @@ Json json_of(const Prediction& answer) {
   if (!answer.error.empty()) return {{"error", answer.error}};
   Json json = {{"text", answer.text}, {"probability", answer.probability}, {"alternatives", Json::array()}};
   if (!answer.vector.empty()) json["vector"] = answer.vector;
-  for (const auto& [name, spans] : {std::pair("spans", &answer.spans), {"words", &answer.words}}) {
-    if (answer.words.empty()) continue;
-    json[name] = Json::array();
-    for (const Prediction::Span& one : *spans)
-      json[name].push_back({{"text", one.text},
-                            {"label", one.label},
-                            {"start", one.begin},
-                            {"end", one.end},
-                            {"probability", one.probability}});
-  }
+  if (!answer.words.empty()) json.update(Json::parse(spans_to_json(answer)));
   for (const Prediction::Alternative& other : answer.alternatives) {
     json["alternatives"].push_back({{"text", other.text}, {"probability", other.probability}});
     if (other.score) json["alternatives"].back()["score"] = *other.score;

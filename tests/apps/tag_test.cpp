@@ -123,22 +123,17 @@ TEST_CASE("SparseChain: learns transitions, with the same bits by any number of 
   // The label of a word is that of the word before it, turned around: its own features say nothing.
   constexpr std::int64_t features = 4096;
   const std::vector<std::string> words(4, "word");
-  SparseSamples samples;
-  std::vector<std::int32_t> labels;
-  std::vector<std::int64_t> ends;
-  for (int chain = 0; chain < 600; ++chain) {
+  std::vector<ChainSample> samples(600);
+  for (std::size_t chain = 0; chain < samples.size(); ++chain)
     for (std::size_t i = 0; i < words.size(); ++i) {
-      const TextFeatures word = word_features(words, 1, features);
-      samples.add(word.ids, word.values);
-      labels.push_back(static_cast<std::int32_t>((static_cast<std::size_t>(chain) + i) % 2));
+      samples[chain].words.push_back(word_features(words, 1, features).ids);
+      samples[chain].labels.push_back(static_cast<std::int32_t>((chain + i) % 2));
     }
-    ends.push_back(samples.size());
-  }
   std::vector<float> first, transitions;
   for (const int threads : {1, 3}) {
     const test::WithThreads with_threads(threads);
     SparseChain linear(features, 2);
-    linear.fit(samples, labels, ends);
+    linear.fit(samples);
     transitions = linear.transitions.to_vector<float>();
     std::vector<float> found = linear.weight.to_vector<float>();
     found.insert(found.end(), transitions.begin(), transitions.end());
