@@ -143,7 +143,7 @@ void SparseChain::fit_shares(std::span<const std::vector<float>> logits,
                              std::span<const std::vector<std::int32_t>> labels) {
   ChainParts tried = parts();
   const std::vector<float> full = cast(transitions, DType::f32).to_vector<float>();
-  const auto loss_of_tried = [&] {
+  const auto tried_loss = [&] {
     for (std::size_t i = 0; i < full.size(); ++i) tried.transitions[i] = tried.sparse * full[i];
     std::vector<double> losses(logits.size());
     parallel_ranges(std::ssize(logits), 64, [&](std::int64_t begin, std::int64_t end) {
@@ -158,7 +158,7 @@ void SparseChain::fit_shares(std::span<const std::vector<float>> logits,
     for (float* const share : {&tried.deep, &tried.sparse})
       *share = static_cast<float>(minimum_between(0, share == &tried.deep ? 2 : 1.5, 0.02, [&](double value) {
         *share = static_cast<float>(value);
-        return loss_of_tried();
+        return tried_loss();
       }));
   set_shares({static_cast<double>(tried.deep), static_cast<double>(tried.sparse)});
 }

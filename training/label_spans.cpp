@@ -34,14 +34,12 @@ std::vector<LabelSpan> label_spans(std::span<const std::string> labels) {
   ReadLabel before;
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const ReadLabel now = read_label(labels[i], has_prefixes);
-    const auto is_one_of = [](const ReadLabel& label, std::string_view some) {
-      return some.find(label.place) != some.npos;
-    };
-    if (is_one_of(now, "BS") ||
-        (is_one_of(now, "IE") && (is_one_of(before, "OES") || before.kind != now.kind)))
-      spans.push_back({std::string(now.kind), i, i + 1});
-    else if (now.place != 'O')
+    const bool goes_on = (now.place == 'I' || now.place == 'E') &&
+                         (before.place == 'B' || before.place == 'I') && now.kind == before.kind;
+    if (goes_on)
       spans.back().end = i + 1;
+    else if (now.place != 'O')
+      spans.push_back({std::string(now.kind), i, i + 1});
     before = now;
   }
   return spans;
