@@ -101,8 +101,9 @@ double LabelChain::log_probability(std::size_t t, std::span<const std::int32_t> 
   const auto first = t * k_ + static_cast<std::size_t>(labels.front());
   const double behind = behind_[last * k_ + static_cast<std::size_t>(labels.back())];
   // forward and behind are scaled; what lies between is not
-  return std::min(0., std::log(std::max(forward_[first], 1e-300)) + logs_[t] + score(t, labels) -
-                          logits_[first] + std::log(std::max(behind, 1e-300)) - logs_[last]);
+  const double found = std::log(std::max(forward_[first], 1e-300)) + logs_[t] + score(t, labels) -
+                       logits_[first] + std::log(std::max(behind, 1e-300)) - logs_[last];
+  return std::min(found, 0.);  // in this order NaN remains
 }
 
 }  // namespace heed
