@@ -16,8 +16,6 @@
 namespace heed {
 namespace {
 
-constexpr double table_scale = 10;
-
 // --- the shares of both parts
 
 using Shares = std::array<double, 2>;
@@ -470,15 +468,8 @@ class Folds {
                problem.loss(sample, problem.logits(sample, std::exp(log_factor)));
       });
     };
-    double low = std::log(0.1), high = std::log(4.);  // golden-section search; the loss is convex
-    while (high - low > 0.01) {
-      const double part = 0.381966 * (high - low);
-      if (loss_at(low + part) < loss_at(high - part))
-        high -= part;
-      else
-        low += part;
-    }
-    return {loss_at(low) / std::max(total_, 1e-30), std::exp(low)};
+    const double best = minimum_between(std::log(0.1), std::log(4.), 0.01, loss_at);
+    return {loss_at(best) / std::max(total_, 1e-30), std::exp(best)};
   }
 
  private:
@@ -492,13 +483,13 @@ class Folds {
   std::vector<Problem> problems_;
 };
 
-void overwrite(const Tensor& tensor, const Floats& values) {
-  if (tensor.dtype() != DType::f64) return tensor.assign(std::span<const float>(values));
+}  // namespace
+
+void SparseLinear::overwrite(const Tensor& tensor, std::span<const float> values) {
+  if (tensor.dtype() != DType::f64) return tensor.assign(values);
   const std::vector<double> wide(values.begin(), values.end());
   tensor.assign(std::span<const double>(wide));
 }
-
-}  // namespace
 
 void SparseSamples::add(std::span<const std::int32_t> row_ids, std::span<const float> row_values) {
   check(row_ids.size() == row_values.size(), "a sparse vector has ", row_ids.size(), " ids and ",

@@ -16,6 +16,19 @@ namespace heed {
 /// squared error).
 enum class OutputKind { classes, decisions, numbers };
 
+/// Returns where a convex function is least between two points, to within `width`, by golden-section search.
+template <class Function>
+double minimum_between(double low, double high, double width, const Function& value) {
+  while (high - low > width) {
+    const double part = 0.381966 * (high - low);
+    if (value(low + part) < value(high - part))
+      high -= part;
+    else
+      low += part;
+  }
+  return low;
+}
+
 /// Samples from which SparseLinear::fit() learns: sparse vectors, one after another, and targets.
 struct SparseSamples {
   std::vector<std::int64_t> ends = {};  ///< of each sample, in the two below
@@ -97,11 +110,15 @@ class SparseLinear : public Module {
 
   Tensor weight, feature_weights, shares;
 
+ protected:
+  static constexpr double table_scale = 10;
+  void set_shares(const std::array<double, 2>& found);
+  static void overwrite(const Tensor& tensor, std::span<const float> values);
+
  private:
   std::int64_t vector_;
   template <class Label>
   void fit_to(std::span<const std::vector<float>> logits, std::span<const Label> labels);
-  void set_shares(const std::array<double, 2>& found);
   void set_feature_weights(const std::vector<float>& weights);
 };
 

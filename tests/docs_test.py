@@ -14,7 +14,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = pathlib.Path(sys.argv[1])
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("shaders/*.md"), *ROOT.glob("examples/**/*.md")])
-TASKS = "translate summarize converse classify rate match embed_text recommend language_model".split()
+TASKS = "translate summarize converse classify rate match tag embed_text recommend language_model".split()
 problems = []
 
 

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-TASKS = ["translate", "summarize", "converse", "classify", "match", "recommend", "language_model", "embed_text", "rate", "tag"]
+TASKS = ["translate", "summarize", "converse", "classify", "match", "recommend", "language_model", "embed_text", "rate", "tag", "own_task"]
 
 
 def mechanisms(programs):

@@ -126,6 +126,7 @@ class PredictCommand {
     if (!answer.error.empty()) return {{"error", answer.error}};
     if (!answer.vector.empty()) return {{answer_, answer.vector}};
     Json line = {{answer_, answer.text}, {"probability", answer.probability}};
+    if (!answer.words.empty()) line.update(Json::parse(spans_to_json(answer)));
     for (const Prediction::Alternative& one : answer.alternatives) {
       if (!with_alternatives) break;
       line["alternatives"].push_back({{answer_, one.text}, {"probability", one.probability}});

@@ -18,12 +18,12 @@
 #include <string>
 #include <vector>
 
-#include "commit.h"
 #include "heed/apps/cli/program.h"
 #include "heed/apps/data/text_file.h"
 #include "heed/base/file.h"
 #include "heed/base/names.h"
 #include "heed/base/unicode.h"
+#include "heed/commit.h"
 #include "heed/core/version.h"
 
 namespace heed::programs {

@@ -1,5 +1,5 @@
 // What the programs of tasks have in common, and those whose main() only calls run_task() with their name.
-// language_model, which can do more, and tag, which brings its own task, have files of their own.
+// language_model, which can do more, and own_task, which brings its own task, have files of their own.
 //
 //   translate train --source train.en.gz --target train.de.gz --valid-fraction 0.01 --out run
 //   translate predict --run run < english > german
@@ -10,6 +10,7 @@
 //   classify train --data subj.all --format lines --encoding cp1252 --out runs/subj
 //   classify evaluate --run runs/subj
 //   match train --data WikiQA-train.txt --config examples/configs/wikiqa.json --out runs/wikiqa
+//   tag train --data eng.train --valid eng.testa --test eng.testb --out runs/names
 //   embed_text train --data pairs.tsv --out runs/pairs
 //   recommend train --data behaviors.tsv --news news.tsv --out runs/mind
 //   printf 'N138 N64727\tN50329 N11853\n' | recommend predict --run runs/mind --json
@@ -313,6 +314,20 @@ constexpr TaskRow task_rows[] = {
        add_labelled_flags(program);
        program.has_labels = false;
        add_text_columns_flags(program);
+     }},
+    {"tag", "the names in sentences, from the words around them",
+     "thousands of sentences, such as CoNLL-2003's, WNUT 17's and LeNER-Br's",
+     "--data train.conll --test test.conll --out runs/names", "tagged", "Labelled sentences",
+     [](TaskProgram& program) {
+       program.has_labels = true;
+       program.train_flags = {"data.file",          "data.valid", "data.test",  "data.valid_fraction",
+                              "data.test_fraction", "data.folds", no_validation};
+       program.evaluate_flags = {"prediction.batch_size"};
+       program.predict_flags = {"prediction.batch_size"};
+       for (auto* flags : {&program.train_flags, &program.evaluate_flags, &program.predict_flags})
+         flags->insert(flags->end(), {"data.format", "data.word_column"});
+       for (auto* flags : {&program.train_flags, &program.evaluate_flags})
+         flags->emplace_back("data.label_column");
      }},
     {"embed_text", "which number words have the same meaning",
      "thousands of pairs of sentences; not tuned on any data set", "--data pairs.tsv --out runs/pairs",

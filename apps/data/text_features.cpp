@@ -118,7 +118,72 @@ double quarters(std::size_t part, std::size_t whole) {
   return whole == 0 ? 0 : 4 * static_cast<double>(part) / static_cast<double>(whole);
 }
 
+// --- words in sentences
+
+constexpr std::int64_t neighbours = 2;
+
+/// A word as its features see it.
+struct SeenWord {
+  std::string lower, shape;
+  std::vector<std::size_t> places = {};  // of its characters in `lower`, and the end
+
+  explicit SeenWord(std::string_view word) : lower(unicode::lower_case(word, unicode::FinalSigma::medial)) {
+    for (std::size_t byte = 0; byte < word.size();) {
+      const unicode::CodePoint c = unicode::decode(word, byte);
+      const std::string_view own = word.substr(byte, static_cast<std::size_t>(c.length));
+      const std::string_view kind = unicode::lower_case(own, unicode::FinalSigma::medial) != own ? "X"
+                                    : unicode::is_letter(c.value)                                ? "x"
+                                    : unicode::is_number(c.value)                                ? "0"
+                                                                                                 : own;
+      if (!shape.ends_with(kind)) shape += kind;
+      byte += own.size();
+    }
+    for (std::size_t byte = 0; byte <= lower.size(); ++byte)
+      if (byte == lower.size() || (lower[byte] & 0xC0) != 0x80) places.push_back(byte);
+  }
+  std::string_view beginning(std::size_t characters) const {
+    return std::string_view(lower).substr(0, places[std::min(characters, places.size() - 1)]);
+  }
+  std::string_view ending(std::size_t characters) const {
+    return std::string_view(lower).substr(places[places.size() - std::min(characters + 1, places.size())]);
+  }
+};
+
 }  // namespace
+
+TextFeatures word_features(std::span<const std::string> words, std::size_t place, std::int64_t count) {
+  Hashes whole, parts;
+  std::uint64_t kind = 0;  // distinguishes equal texts
+  const auto add = [&](Hashes& list, auto&&... texts) {
+    std::uint64_t hash = ++kind;
+    ((hash = mixed(hash ^ hash_word(texts))), ...);
+    list.push_back(hash);
+  };
+  std::vector<SeenWord> seen;
+  for (std::int64_t i = -neighbours; i <= neighbours; ++i) {
+    const std::int64_t at = static_cast<std::int64_t>(place) + i;
+    seen.emplace_back(at < 0 || at >= std::ssize(words) ? std::string_view("\n")
+                                                        : words[static_cast<std::size_t>(at)]);
+  }
+  const SeenWord &own = seen[neighbours], &before = seen[neighbours - 1], &behind = seen[neighbours + 1];
+  add(whole, std::string_view(words[place]));
+  for (const SeenWord& one : seen) add(whole, one.lower), add(parts, one.shape);
+  add(whole, before.lower, own.lower);
+  add(whole, own.lower, behind.lower);
+  add(parts, before.shape, own.shape);
+  add(parts, own.shape, behind.shape);
+  add(parts, before.shape, own.shape, behind.shape);
+  for (std::size_t length = 1; length <= 5; ++length)
+    add(parts, own.beginning(length)), add(parts, own.ending(length));
+  for (const SeenWord* one : {&before, &behind}) add(parts, one->ending(3));
+  const auto ends = SparseLinear::group_ends(count);
+  TextFeatures features;
+  add_counted(std::move(whole), 0, ends[0], features);
+  add_counted(std::move(parts), ends[0], ends[1], features);
+  add_constant(features, count);
+  std::ranges::fill(features.values, 1.F);
+  return features;
+}
 
 TextFeatures text_features(std::string_view text, std::int64_t count, std::span<const float> vector) {
   check(count > std::ssize(vector), "hashed features need at least one row, got ", count);

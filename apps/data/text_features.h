@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -30,5 +31,10 @@ TextFeatures text_features(std::string_view text, std::int64_t count, std::span<
 /// word counts. Each number is split between the features of its two neighbouring integers, with values
 /// that sum to 1.
 TextFeatures pair_features(std::string_view first, std::string_view second, std::int64_t count);
+
+/// Returns features of a word in its sentence: as words, itself with and without capitals, its two neighbours on either
+/// side, and the pairs of it and the next ones; as parts, its beginnings and ends of up to 5 characters, its shape ("Xx-0"),
+/// those of its neighbours, and the ends of the next ones. Each has the value 1.
+TextFeatures word_features(std::span<const std::string> words, std::size_t place, std::int64_t count);
 
 }  // namespace heed

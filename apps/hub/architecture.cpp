@@ -389,7 +389,7 @@ std::span<const Architecture> architectures() {
 
 namespace {
 
-/// Throws an Error for a model whose head ("BertForTokenClassification") is not supported.
+/// Throws an Error for a model whose head ("BertForQuestionAnswering") is not supported.
 void check_head(const Architecture& architecture, const Config& config) {
   for (const std::string& name : config.architectures()) {
     const std::size_t head = name.find("For");
@@ -424,7 +424,7 @@ const Architecture& find_architecture(const RunContent& run) {
     if (one.exports && one.exports(run)) return one;
   fail("there is no published layout for a ", run.task,
        " run; there are those for language_model (GPT-2, Llama, Mistral, Qwen3, Phi-3, Gemma, BERT), "
-       "classify, rate and "
+       "classify, rate, tag and "
        "embed_text (BERT) and translate, summarize and converse (Marian)");
 }
 

@@ -3,7 +3,8 @@
 // the padding position; DistilBERT (Sanh et al. 2019, arXiv 1910.01108), without token types. All
 // are encoders with norms after their layers and a norm of the embeddings. With the head of a
 // masked language model it becomes a masked language_model run, with a classification head a
-// classifier, with one output a run of `rate`, otherwise a sentence encoder.
+// classifier, with one output a run of `rate`, with a head for each token a run of `tag`, otherwise
+// a sentence encoder.
 //
 // ELECTRA (Clark et al. 2020, arXiv 2003.10555) has other heads. MPNet (Song et al. 2020, arXiv
 // 2004.09297) adds biases of distances, one table for all layers, which here are copies that
@@ -210,6 +211,19 @@ void import_classes(ImportPlan& plan, const EncoderKind& kind, const Config& con
   model["pooler"] = kind.pooler_activation;
 }
 
+/// Imports the head that labels words.
+void import_labels(ImportPlan& plan, const Config& config, const Tensors& tensors, Json& model) {
+  const std::string weight = concat_text(prefix_of(tensors, "classifier.weight"), "classifier.weight");
+  const auto found = tensors.find(weight);
+  check(found != tensors.end() && found->second.rank() == 2,
+        "config.json describes a model that labels words, but there is no weight ", weight);
+  plan.task = "tag";
+  plan.labels = published_labels(config, found->second.size(0));
+  add_found(plan.names, tensors, "classifier", "output");
+  model.update(Json::parse(R"({"local_width": 0, "sparse_features": 0, "word_dropout": 0.0,
+                               "embedding_deviation": 0.0})"));
+}
+
 /// Imports the masked-language-model head. Its map is the embedding if the two are tied.
 void import_masked_head(ImportPlan& plan, const EncoderKind& kind, const Config& config,
                         const Tensors& tensors, const std::string& embedding, std::int64_t length,
@@ -262,15 +276,17 @@ ImportPlan import_encoder(const EncoderKind& kind, const Config& config, const T
   const bool has_pooler = tensors.contains(prefix + "pooler.dense.weight");
   if (config.is_of("ForSequenceClassification"))
     import_classes(plan, kind, config, tensors, model);
+  else if (config.is_of("ForTokenClassification"))
+    import_labels(plan, config, tensors, model);
   else if (tensors.contains(prefix_of(tensors, kind.bias) + kind.bias))
     import_masked_head(plan, kind, config, tensors, embedding, length, model);
   else
     model["pooling"] = "mean";
   const bool reads_pooler = !plan.settings.contains("objective") && plan.task != "embed_text" &&
-                            std::string_view(kind.pooler) == "pooler.dense";
+                            plan.task != "tag" && std::string_view(kind.pooler) == "pooler.dense";
   if (!reads_pooler) plan.unused.push_back(prefix + "pooler.");
-  if (plan.task != "language_model")
-    plan.settings["data"].update({{"max_tokens", length}, {"long_texts", "cut"}});
+  if (plan.task != "language_model") plan.settings["data"]["max_tokens"] = length;
+  if (plan.task != "language_model" && plan.task != "tag") plan.settings["data"]["long_texts"] = "cut";
   plan.settings["model"] = std::move(model);
   if (has_pooler && !reads_pooler) plan.remarks.emplace_back("left out: the pooler, which heed does not use");
   if (tensors.contains(next_sentence + "weight"))
@@ -279,7 +295,7 @@ ImportPlan import_encoder(const EncoderKind& kind, const Config& config, const T
 }
 
 bool is_bert(const RunContent& run) {
-  return run.task == "embed_text" || run.task == "classify" || run.task == "rate" ||
+  return run.task == "embed_text" || run.task == "classify" || run.task == "rate" || run.task == "tag" ||
          (run.task == "language_model" && run.settings.value("objective", "causal") == "masked");
 }
 
@@ -328,7 +344,7 @@ void publish_dense(const Json& model, ExportPlan& plan) {
 ExportPlan export_bert(RunContent run) {
   const bool has_head = run.task == "language_model",
              has_classes = run.task == "classify" || run.task == "rate",
-             has_vectors = run.task == "embed_text";
+             has_vectors = run.task == "embed_text", has_labels = run.task == "tag";
   const Json& model = run.settings.at("model");
   Json allowed = Json::parse(R"({"head_width": [0], "share_layers": ["none"], "output_transform": [true],
       "local_width": [0], "sparse_features": [0], "output_cap": [0.0], "canon": [0], "pooling": ["mean", "first", "max", "last", "weighted"]})");
@@ -349,6 +365,7 @@ ExportPlan export_bert(RunContent run) {
   config.update({{"architectures",
                   {has_head      ? "BertForMaskedLM"
                    : has_classes ? "BertForSequenceClassification"
+                   : has_labels  ? "BertForTokenClassification"
                                  : "BertModel"}},
                  {"model_type", "bert"},
                  {"max_position_embeddings", run.weights.at("input.positions.weight").size(0)},
@@ -358,8 +375,8 @@ ExportPlan export_bert(RunContent run) {
                  {"vocab_size", run.vocabulary}});
   WeightNames names = encoder_names(bert_kind, layers, 0);
   if (has_classes) names.add_map({"pooler.dense", "pooler"});
-  names.add_prefix(has_head || has_classes ? "bert." : "");
-  if (has_classes) {
+  names.add_prefix(has_vectors ? "" : "bert.");
+  if (has_classes || has_labels) {
     names.add_map({"classifier", "output"});
     if (run.task == "rate") {
       config["problem_type"] = "regression";
@@ -368,7 +385,7 @@ ExportPlan export_bert(RunContent run) {
       Tensor &weight = run.weights.at("output.weight"), &bias = run.weights.at("output.bias");
       weight = weight * run.scale.at("deviation").get<double>();
       bias = bias * run.scale.at("deviation").get<double>() + run.scale.at("mean").get<double>();
-    } else {
+    } else if (has_classes) {
       config["problem_type"] =
           run.settings.at("data").at("label_separator") != "" ? several_labels : one_label;
     }
@@ -394,7 +411,7 @@ ExportPlan export_bert(RunContent run) {
 template <const EncoderKind& kind>
 Architecture encoder_architecture(const char* type, const char* name) {
   static constexpr std::string_view heads[] = {"Model", "ForMaskedLM", "ForPreTraining",
-                                               "ForSequenceClassification"};
+                                               "ForSequenceClassification", "ForTokenClassification"};
   const auto import = [](const Config& config, const Tensors& tensors) {
     return import_encoder(kind, config, tensors);
   };

@@ -287,8 +287,9 @@ void take_text_limits(const fs::path& folder, ImportPlan& plan, PublishedModel& 
           dumped(value));
     if (value < positions) {  // without a limit, a file has 1e30
       most = value.get<std::int64_t>();
-      plan.remarks.push_back(concat_text("texts are cut at ", most, " tokens (", name, " of ",
-                                         file.filename().string(), "), of ", positions, " positions"));
+      plan.remarks.push_back(concat_text(
+          plan.task == "tag" ? "longer texts are read in parts of " : "texts are cut at ", most, " tokens (",
+          name, " of ", file.filename().string(), "), of ", positions, " positions"));
     }
     return true;
   };
@@ -354,7 +355,7 @@ ImportedRun imported(const fs::path& folder) {
   config.expect(*architecture.members);
   ImportPlan plan = architecture.import_plan(config, model.tensors);
   if (plan.task == "embed_text") take_sentence_modules(folder, plan, model.tensors);
-  if (plan.task == "embed_text" || plan.task == "classify" || plan.task == "rate")
+  if (plan.task == "embed_text" || plan.task == "classify" || plan.task == "rate" || plan.task == "tag")
     take_text_limits(folder_of_model(folder), plan, model);
   std::vector<std::string> remarks = std::move(model.remarks);
   remarks.insert(remarks.end(), plan.remarks.begin(), plan.remarks.end());

@@ -182,6 +182,8 @@ void declare_model(Settings& settings, const TransformerConfig& defaults, Stacks
                                        "seed"};
   std::ranges::copy(unread_by(stacks), std::back_inserter(left_out));
   if (!has_sparse_features) left_out.emplace_back("sparse_features");
+  if (defaults.pooling.empty())
+    left_out.insert(left_out.end(), {"pooling", "pooler"});  // each token has an answer
   for (const Setting& setting : transformer_settings())
     if (std::ranges::count(left_out, setting.name) == 0)
       settings.declare_json("model", setting, initial.at(setting.name).dump());

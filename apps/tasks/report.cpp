@@ -75,6 +75,7 @@ Json settings_of(const RecordedRun& run) {
 /// in apps/tasks/class_heads.h).
 Json classes_of(const Measurement& measurement) {
   const Json json = Json::parse(measurement.json);
+  if (!json.contains("classes")) return {};  // of words, not of whole texts
   Json figures = Json::array(), names = Json::array();
   for (const auto& [name, one] : json.at("classes").items()) {
     names.push_back(name);
@@ -154,7 +155,7 @@ class ModelSections {
       metrics.push_back(Json::array({metric_title(metric.name), page::rounded(metric.value)}));
     Json quality = {{"measured", {{"part", part}, {"count", measurement.count}, {"metrics", metrics}}}};
     if (!has_classes) return quality;
-    quality["classes"] = classes_of(measurement);
+    if (Json classes = classes_of(measurement); !classes.empty()) quality["classes"] = std::move(classes);
     mistakes_ = list_mistakes(measurement);
     return quality;
   }

@@ -173,6 +173,20 @@ NamedFiles Task::learned_tokenizer(const TextSource& texts) {
   return {{"tokenizer.json", learn_tokenizer(settings_, texts).to_json()}};
 }
 
+std::string spans_to_json(const Prediction& answer) {
+  Json json;
+  for (const auto& [name, spans] : {std::pair("spans", &answer.spans), {"words", &answer.words}}) {
+    json[name] = Json::array();
+    for (const Prediction::Span& one : *spans)
+      json[name].push_back({{"text", one.text},
+                            {"label", one.label},
+                            {"start", one.begin},
+                            {"end", one.end},
+                            {"probability", one.probability}});
+  }
+  return json.dump();
+}
+
 TransformerConfig Task::encoder_config(std::int64_t vocabulary, std::int64_t classes) const {
   TransformerConfig config = model_config(trained());
   config.source_vocabulary = vocabulary;
@@ -192,6 +206,7 @@ TransformerConfig Task::encoder_config(std::int64_t vocabulary, std::int64_t cla
   task(classify)         \
   task(match)            \
   task(rate)             \
+  task(tag)              \
   task(embed_text)       \
   task(recommend)        \
   task(language_model)

@@ -40,7 +40,16 @@ struct Prediction {
   std::vector<Alternative> alternatives = {};  ///< all classes, or the best sequences: best first
   std::string error = {};                      ///< why the line has no answer; "": it has one
   std::vector<float> vector = {};              ///< the answer of a task that predicts vectors
+  /// A word or a span of words, with its label and its place in the text.
+  struct Span {
+    std::string text, label;
+    std::size_t begin = 0, end = 0;  ///< in characters
+    double probability = 0;          ///< that these words have these labels
+  };
+  std::vector<Span> words = {}, spans = {};  ///< the answer of a task that labels words
 };
+/// Returns {"spans": [{"text", "label", "start", "end", "probability"}], "words": the same of each word}.
+std::string spans_to_json(const Prediction& answer);
 
 struct PredictOptions {
   /// Receives attention weights and other captured tensors for each line that is not blank; null:

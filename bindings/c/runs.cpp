@@ -103,6 +103,7 @@ Json json_of(const Prediction& answer) {
   if (!answer.error.empty()) return {{"error", answer.error}};
   Json json = {{"text", answer.text}, {"probability", answer.probability}, {"alternatives", Json::array()}};
   if (!answer.vector.empty()) json["vector"] = answer.vector;
+  if (!answer.words.empty()) json.update(Json::parse(spans_to_json(answer)));
   for (const Prediction::Alternative& other : answer.alternatives) {
     json["alternatives"].push_back({{"text", other.text}, {"probability", other.probability}});
     if (other.score) json["alternatives"].back()["score"] = *other.score;

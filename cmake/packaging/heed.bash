@@ -17,4 +17,4 @@ _heed() {
       sed -n '/^Subcommands:/,/^$/s/^  \([a-z][a-z_-]*\) .*/\1/p')" -- "$word")
   fi
 }
-complete -o default -F _heed heed heed-{classify,converse,embed_text,language_model,match,rate,recommend,summarize,translate}
+complete -o default -F _heed heed heed-{classify,converse,embed_text,language_model,match,rate,recommend,summarize,tag,translate}

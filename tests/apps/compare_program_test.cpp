@@ -342,7 +342,10 @@ TEST_CASE("compare: trains what is missing, shows what failed, and refuses anoth
   CHECK(contains(drawn["sections"][0]["notes"], "measured on the valid part"));
   const auto marks = section_of(drawn, "Quality against cost")["charts"];
   CHECK(marks[0]["title"] == "accuracy against training time in seconds");
-  CHECK(marks[0]["series"][1]["points"].size() == 2);  // one for each seed
+  const auto points = marks[0]["series"][1]["points"];
+  REQUIRE(points.size() == 1);  // [x, mean, and the ends of the deviation over two seeds]
+  CHECK(points[0][2].get<double>() <= points[0][1].get<double>());
+  CHECK(points[0][3].get<double>() >= points[0][1].get<double>());
   CHECK(holds(section_of(drawn, "Curves, one seed each")["curves"][1]["curves"], "validation accuracy"));
   CHECK_FALSE(contains(page, "src=\"http"));
   CHECK(page.size() < 500'000);

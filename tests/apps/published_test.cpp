@@ -1005,7 +1005,7 @@ TEST_CASE("published: what sentence-transformers keeps beside a model is taken o
   CHECK(contains(import_error(model, folder / "no"), "through own.Transformer"));
   without("modules.json")(model);
   CHECK(contains(import_run(model, folder / "alone").remarks.back(), "there is no modules.json"));
-  for (const std::string head : {"TokenClassification", "QuestionAnswering"}) {
+  for (const std::string head : {"MultipleChoice", "QuestionAnswering"}) {
     with_key("architectures", {"BertFor" + head})(model);
     CHECK(contains(
         import_error(model, folder / "no"),

@@ -133,7 +133,7 @@ TEST_CASE("ranks: translator, classifier and language model are the same bytes f
 }
 
 TEST_CASE("ranks: every other task, with two ranks") {
-  for (const std::string task : {"summarize", "converse", "match", "recommend", "tag"}) {
+  for (const std::string task : {"summarize", "converse", "match", "recommend", "tag", "own_task"}) {
     CAPTURE(task);
     check_same_with(2, task, {});
   }

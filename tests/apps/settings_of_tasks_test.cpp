@@ -20,6 +20,7 @@ using Json = nlohmann::json;
 const Arguments not_of_the_weights = words(
     "model.recompute_layers training.steps training.epochs training.ema_decay "
     "training.part_rates training.freeze training.from training.embeddings training.ignore "
+    "training.exportable training.vectors "
     "training.log_every training.patience training.log_seconds training.tensorboard "
     "training.evaluate_every training.save_every training.keep_best_by "
     "training.shown_evaluations training.shown_sample");
@@ -205,7 +206,7 @@ TEST_CASE(
   for (const TaskEntry* entry : task_table()) {
     CAPTURE(entry->name);
     const bool has_parts = entry->name == "classify" || entry->name == "match" || entry->name == "rate";
-    CHECK(entry->settings(true).has("model.sparse_features") == has_parts);
+    CHECK(entry->settings(true).has("model.sparse_features") == (has_parts || entry->name == "tag"));
     if (!has_parts) continue;
     const auto task = built(*entry, short_settings(*entry, {"model.sparse_features=97"}));
     task->prepare_training();

@@ -132,19 +132,19 @@ TEST_CASE("tasks: killed at random moments and resumed to the same bits") {
 }
 
 TEST_CASE("tasks: the worked example is trained, killed, resumed, measured and asked") {
-  check_killed_training("tag", kills_wanted(2));
-  const std::string run = small_run("tag").string();
-  const ProgramResult measured = run_program("tag", {"evaluate", "--run", run});
+  check_killed_training("own_task", kills_wanted(2));
+  const std::string run = small_run("own_task").string();
+  const ProgramResult measured = run_program("own_task", {"evaluate", "--run", run});
   CHECK_MESSAGE(measured.status == 0, measured.errors);
   CHECK(contains(measured.output, "accuracy"));
-  const ProgramResult answers = run_program("tag", {"predict", "--run", run}, "seven hundred\n\nnine\n");
+  const ProgramResult answers = run_program("own_task", {"predict", "--run", run}, "seven hundred\n\nnine\n");
   CHECK_MESSAGE(answers.status == 0, answers.errors);
   CHECK(std::count(answers.output.begin(), answers.output.end(), '\n') == 3);
   CHECK(std::count(answers.output.begin(),
                    answers.output.begin() + static_cast<std::ptrdiff_t>(answers.output.find('\n')),
                    ' ') == 1);
   // An example is in no list: a run of it is opened by its own program alone, and says so.
-  CHECK_ERROR(Run::open(run), "tag");
+  CHECK_ERROR(Run::open(run), "own_task");
 }
 
 TEST_CASE("tasks: the number of threads is the program's, whatever a run's settings say") {

@@ -313,7 +313,7 @@ bool check_mutation(const std::string& task, std::uint64_t seed) {
 TEST_CASE("a run that was damaged at random is refused, or gives the results of the untouched one") {
   const char* const wanted = std::getenv("HEED_MUTATIONS");
   const int runs = wanted ? std::atoi(wanted) : sanitized ? 25 : 100;
-  for (const char* task : {"translate", "classify", "language_model", "tag"}) {
+  for (const char* task : {"translate", "classify", "language_model", "tag", "own_task"}) {
     CAPTURE(task);
     int refused = 0;
     for (int seed = 1; seed <= runs; ++seed) {

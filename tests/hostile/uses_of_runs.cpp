@@ -133,8 +133,8 @@ void add_damaged_runs_that_go_on(const UsesOf& program, const std::string& task)
   program.go_on("a run without its run.json", {}, 1, "lost its run.json", without("run/run.json"));
   program.go_on("a vocabulary that was changed", {}, 1, "tokenizer.json", flip("tokenizer.json"));
   program.call("the run of another task, and goes on",
-               {"train", "--out", "{t}/other", "--resume", "--steps", "30"}, 1, "tag run",
-               [](const fs::path& folder) { copy_run(small_run("tag"), folder / "other"); });
+               {"train", "--out", "{t}/other", "--resume", "--steps", "30"}, 1, "own_task run",
+               [](const fs::path& folder) { copy_run(small_run("own_task"), folder / "other"); });
 
   const auto continues = [&](const std::string& name, const std::string& says,
                              const Before& before) -> HostileUse& {

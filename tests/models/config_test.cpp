@@ -173,7 +173,7 @@ TEST_CASE("config: one table says what every setting may be, and reading, checki
     }
     CHECK(contains(checking("-1"), name));
   }
-  CHECK(settings.size() == 57);
+  CHECK(settings.size() == 58);
   CHECK(contains(error_of([] { setting_choices("width"); }), "'width'"));
 }
 

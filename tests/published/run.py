@@ -266,7 +266,6 @@ LAYOUTS = {
     "microsoft/mpnet-base": layout("MPNetForMaskedLM", MPNET, unigram_tokenizer),
     "sentence-transformers/all-mpnet-base-v2": layout("MPNetModel", MPNET, unigram_tokenizer, beside=pooled_by("mean_tokens"),
                                                       extra=POSITION_IDS),
-    "dslim/bert-base-NER": layout("BertForTokenClassification", SMALL, refused="BertForTokenClassification, whose head heed"),
     "distilbert/distilbert-base-cased-distilled-squad": layout(
         "DistilBertForQuestionAnswering", DISTILBERT, refused="DistilBertForQuestionAnswering, whose head heed"),
     "distilbert/distilbert-base-uncased": layout("DistilBertForMaskedLM", dict(
@@ -522,6 +521,35 @@ class Published(unittest.TestCase):
                         types = {"token_type_ids": torch.tensor([encoded.type_ids])} if kind in ("Bert", "Electra") else {}
                         expected = expected_by(torch.tensor([encoded.ids]), **types).logits.item()
                         self.assertLess(abs(float(number) - expected), NEAR, line)
+
+    def test_labels_of_words(self):
+        """Heads of labels for each token: probabilities at the first piece of each word, and for BERT the way back."""
+        labels = {0: "O", 1: "B-PER", 2: "I-PER"}
+        words = ["the", "cats", "see", "w1", ",", "w9", "."]
+        for kind, settings, tokenizer in (("Bert", SMALL, bert_tokenizer), ("Roberta", ROBERTA, unigram_tokenizer),
+                                          ("DistilBert", DISTILBERT, bert_tokenizer),
+                                          ("Electra", SMALL | {"embedding_size": 16}, bert_tokenizer)):
+            with self.subTest(kind):
+                self.setUp()
+                config = getattr(transformers, kind + "Config")(**settings, id2label=labels, label2id={b: a for a, b in labels.items()})
+                model_kind = getattr(transformers, kind + "ForTokenClassification")
+                model = scatter(model_kind(config))
+                model.save_pretrained(self.model_folder)
+                tokenizer(self.model_folder)
+                run("heed", "import", self.model_folder, "--out", self.folder / "run")
+                folders = [(self.folder / "run", model), (self.model_folder, model)]
+                if kind == "Bert":
+                    run("heed", "export", self.folder / "run", "--out", self.folder / "exported")
+                    folders.append((self.folder / "run", model_kind.from_pretrained(self.folder / "exported").eval()))
+                theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(self.model_folder / "tokenizer.json"))
+                encoded = theirs(words, is_split_into_words=True)
+                firsts = [encoded.word_ids().index(i) for i in range(len(words))]
+                for own, expected_by in folders:
+                    found = json.loads(run("tag", "predict", "--run", own, "--json", text=json.dumps(words) + "\n"))["words"]
+                    expected = expected_by(torch.tensor([encoded["input_ids"]])).logits[0].softmax(-1)[firsts]
+                    for one, scores in zip(found, expected, strict=True):
+                        self.assertEqual(one["label"], labels[scores.argmax().item()])
+                        self.assertLess(abs(one["probability"] - scores.max().item()), NEAR, one)
 
     def test_a_model_below_the_folder(self):
         """sentence-transformers used to keep the model in a folder of its own."""

@@ -20,7 +20,7 @@ DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "reference"
 NOTE = "HEED_WRITE_DOCS=1 python3 tests/python/run.py test_reference.py"
 SECTIONS = [  # title, module, names
     ("Training", "heed", "train resume cross_validate compare Comparison tasks settings Settings Setting"),
-    ("Runs", "heed", "Run from_pretrained Predictions Prediction Alternative AnswerQueue AttentionWeights Model Tokenizer GenerationOptions"),
+    ("Runs", "heed", "Run from_pretrained Predictions Prediction Alternative Span AnswerQueue AttentionWeights Model Tokenizer GenerationOptions"),
     ("Notebooks", "heed", "report Page ProgressLine"),
     ("Tensors", "heed", "Tensor Parameter from_numpy from_dlpack"),
     ("Layers and modules", "heed", "Module attention Attention attentions Context save load"),

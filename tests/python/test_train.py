@@ -38,6 +38,8 @@ class Training(Folder):
     tasks = {
         "classify": ((TEXTS, LABELS), (TEXTS[:8], LABELS[:8]), {}, "text label", {}),
         "rate": ((TEXTS, [i / 7 for i in range(40)]), (TEXTS[:8], list(range(8))), {}, "text label", {}),
+        "tag": (([one.split() for one in WORDS], [["O", "B-X"]] * 24), ([["one", "two"]] * 3, [["O", "B-X"]] * 3), {},
+                "words labels", {}),
         "match": ((WORDS, CODES, [str(i % 2) for i in range(24)]), (WORDS[:6], CODES[:6], list("010101")), {},
                   "first second label", {}),
         "translate": ((WORDS, CODES), (WORDS[:4], CODES[:4]), {}, "source target", {}),

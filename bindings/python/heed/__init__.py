@@ -24,7 +24,7 @@ from .layers import Attention, Autocast, Context, Module, Optimizer, Schedule, a
 from .notebook import Page, ProgressLine, report
 from .ops import *  # noqa: F401, F403
 from .own import AttentionCall, Function, check_attention, register_attention
-from .run import Alternative, AnswerQueue, AttentionWeights, GenerationOptions, Model, Prediction, Predictions, Run, from_pretrained
+from .run import Alternative, AnswerQueue, AttentionWeights, GenerationOptions, Model, Prediction, Predictions, Run, Span, from_pretrained
 from .tensor import Parameter, Tensor, from_dlpack, from_numpy
 from .tokenizer import Tokenizer
 from .train import Comparison, Setting, Settings, compare, cross_validate, resume, settings, tasks, train
@@ -32,7 +32,7 @@ from .train import Comparison, Setting, Settings, compare, cross_validate, resum
 __all__ = [
     "Alternative", "AnswerQueue", "Attention", "AttentionCall", "AttentionWeights", "Autocast", "BadArgument", "CallbackFailed", "Comparison", "Context", "DeviceLost", "Error",
     "Function", "GenerationOptions", "Interrupted", "Model", "Module", "Optimizer", "OutOfMemory", "Page", "Parameter", "Prediction", "Predictions", "ProgressLine",
-    "Run", "Schedule", "Setting", "Settings", "SettingsError", "Tensor", "Tokenizer", "attention", "attentions", "check_attention", "compare", "cross_validate",
+    "Run", "Schedule", "Setting", "Settings", "SettingsError", "Span", "Tensor", "Tokenizer", "attention", "attentions", "check_attention", "compare", "cross_validate",
     "from_dlpack", "from_numpy", "from_pretrained", "listing", "load", "nn",
     "register_attention", "report", "resume", "save", "set_threads", "settings",
     "tasks", "train",

@@ -44,11 +44,22 @@ class Alternative:
 
 
 @dataclass(frozen=True)
+class Span:
+    """A word, or neighbouring words, with a label, such as a name: characters ``start`` to ``end`` of the text."""
+
+    text: str
+    label: str
+    start: int
+    end: int
+    probability: float
+
+
+@dataclass(frozen=True)
 class Prediction:
     """The answer to one text, such as a label or a translation.
 
     ``error`` is empty or, with ``errors="return"``, the reason why there is no answer. ``vector`` is set if the
-    answer is a vector.
+    answer is a vector. A task that labels words sets ``spans`` and, with the label of each word, ``words``.
     """
 
     text: str = ""
@@ -56,6 +67,8 @@ class Prediction:
     alternatives: List[Alternative] = field(default_factory=list)
     error: str = ""
     vector: Optional[List[float]] = None
+    spans: List[Span] = field(default_factory=list)
+    words: List[Span] = field(default_factory=list)
 
     def __str__(self) -> str:
         return self.text
@@ -65,7 +78,8 @@ def _prediction(answer: Dict[str, Any]) -> Prediction:
     if "error" in answer:
         return Prediction(error=answer["error"])
     others = [Alternative(**other) for other in answer["alternatives"]]
-    return Prediction(answer["text"], answer["probability"], others, vector=answer.get("vector"))
+    spans, words = ([Span(**one) for one in answer.get(name, [])] for name in ("spans", "words"))
+    return Prediction(answer["text"], answer["probability"], others, "", answer.get("vector"), spans, words)
 
 
 # The values of labels from their text, by the setting data.label_type; others are text.

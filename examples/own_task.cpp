@@ -1,4 +1,4 @@
-// tag: a model that tags each word of a text. A complete task with its program in one file; see
+// own_task: a model that tags each word of a text. A complete task with its program in one file; see
 // CONTRIBUTING.md.
 //
 // With --data it learns from a table of tags and texts, "DT NN VBD<tab>The cat sat". Without, it
@@ -288,9 +288,9 @@ class TagTask : public Task {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const TaskEntry entry =
-      make_task_entry<TagTask>({"tag", "Trains, evaluates and uses a model that tags each word of a text",
-                                Stacks::encoder, tag_metrics, tag_settings, names_file});
+  const TaskEntry entry = make_task_entry<TagTask>(
+      {"own_task", "Trains, evaluates and uses a model that tags each word of a text", Stacks::encoder,
+       tag_metrics, tag_settings, names_file});
   programs::TaskProgram program{.entry = entry,
                                 .by_rule = "the place value of each word in a number",
                                 .suits = "a few thousand short texts",
