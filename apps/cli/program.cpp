@@ -23,7 +23,6 @@
 #include "heed/base/file.h"
 #include "heed/base/names.h"
 #include "heed/base/unicode.h"
-#include "heed/commit.h"
 #include "heed/core/version.h"
 
 namespace heed::programs {

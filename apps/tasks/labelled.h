@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "heed/apps/data/labelled_text.h"
-#include "heed/apps/data/static_vectors.h"
 #include "heed/apps/data/text_features.h"
 #include "heed/apps/tasks/examples.h"
 #include "heed/apps/tasks/recipe.h"
