@@ -240,11 +240,9 @@ TextFeatures pair_features(std::string_view first, std::string_view second, std:
 
 namespace {
 
-using Json = nlohmann::json;
-
 /// Returns a tokenizer.json that does not cut or pad texts.
 std::string without_lengths(std::string_view text, const std::string& source) {
-  auto json = parse_json<Json>(text, source);
+  auto json = parse_json<nlohmann::json>(text, source);
   check(json.is_object(), source, " is not a JSON object");
   json["truncation"] = json["padding"] = nullptr;
   return json.dump();
