@@ -62,7 +62,7 @@ void for_each_setting(auto&& visit, TagData& data) {
       "Most tokens that the encoder reads at once, including its marks; it reads longer sentences in parts");
 }
 
-constexpr const char* for_sentences = R"({
+constexpr const char* for_tagged_sentences = R"({
   "tokenizer": {"kind": "bpe", "vocabulary": 4000}, "model": {"sparse_features": 524288}, "training": {"label_smoothing": 0.0}})";
 constexpr const char* for_made_sentences = R"({
   "tokenizer": {"vocabulary": 400}, "model": {"sparse_features": 16384},
@@ -80,7 +80,7 @@ Settings tag_settings(bool own_data) {
   declare_training(settings, tag_metrics);
   settings.declare("prediction", PredictionSettings{.what = "Sentences"});
   settings.change_defaults(for_labelled_texts);
-  settings.change_defaults(own_data ? for_sentences : for_made_sentences);
+  settings.change_defaults(own_data ? for_tagged_sentences : for_made_sentences);
   return settings;
 }
 
