@@ -358,6 +358,8 @@ ExportPlan export_bert(RunContent run) {
   const bool tied = !has_head || model.at("tie_embeddings") != "none";
   if (!run.weights.contains("input.types.weight"))
     run.weights["input.types.weight"] = Tensor::zeros({1, model.at("width").get<std::int64_t>()});
+  if (Tensor& types = run.weights.at("input.types.weight"); types.size(0) == 1)  // tools expect two
+    types = concat({types, types}, 0);
   for (const char* const part : {".attention.", ".feed_forward."}) add_missing_biases(run.weights, part);
   Json members = model;
   members["token_types"] = run.weights.at("input.types.weight").size(0);
