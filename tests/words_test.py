@@ -14,7 +14,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (RO
 HEADERS = [header for folder in FOLDERS if folder != "tests" for header in sorted((ROOT / folder).glob("**/*.h"))]
 NOT_PROSE = {"CHANGELOG.md", "settings.md"}  # a list of changes, a generated table
 
-WORDS_IN_ALL = 32_200
+WORDS_IN_ALL = 32_250
 WORDS_OF_A_GUIDE = 700  # without code and tables
 WORDS_OF_A_SENTENCE = 30
 # Findings that are allowed: some long sentences are lists, and some constructions are right.
