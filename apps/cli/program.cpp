@@ -240,7 +240,7 @@ std::string in_flags(std::string_view message) {
   for (std::size_t at = 0; at < message.size();) {
     const std::string_view rest = message.substr(at);
     const bool begins =
-        at == 0 || (!continues_word(message[at - 1]) && !text.ends_with("--") && !text.ends_with("--set "));
+        at == 0 || (!continues_word(message[at - 1]) && message[at - 1] != '-' && !text.ends_with("--set "));
     const auto fits = [&](const auto& entry) {
       const std::string_view word = entry.first;
       if (!rest.starts_with(word)) return false;

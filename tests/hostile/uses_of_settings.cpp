@@ -335,6 +335,8 @@ void add_flags_of_tasks(Uses& uses) {
            {"of unknown characters", "the cat?!", "'?', '!'"},
            {"that is too long", std::string(33, 'a'), "33 tokens"}})
     language_model.call("a prompt " + name, {"generate", "--run", "{run}", "--prompt", prompt}, 2, says);
+  translate.call("a flag that ends in the name of a setting",
+                 {"train", "--out", "{t}/new", "--split-seed", "1"}, 2, "unknown option --split-seed;");
   language_model.call("a flag that is almost one", {"generate", "--run", "{run}", "--promt", "a"}, 2,
                       "--prompt");
   language_model.call("--prompt and --prompts",
