@@ -191,6 +191,13 @@ def check_numbers():
                 yield f"{path.relative_to(ROOT)}: {number} attention mechanisms, not {len(variants())}"
 
 
+def check_scripts():
+    """The wheel starts every program."""
+    scripts = set(re.findall(r'^(\w+) = "heed_programs:main"', (ROOT / "bindings/python/pyproject.toml").read_text(), re.M))
+    if scripts != {*TASKS, "heed"}:
+        yield f"bindings/python/pyproject.toml: {sorted(scripts ^ {*TASKS, 'heed'})} in scripts or programs alone"
+
+
 def check_comparisons():
     """`heed compare` accepts every command of the experiments, and every configuration of an experiment is in one."""
     configs = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("examples/configs/experiments/*")}
@@ -232,7 +239,7 @@ def main():
         if name in QUOTING:
             found += check_quotes(text, QUOTING[name])
         problems.extend(f"{name}: {problem}" for problem in dict.fromkeys(found))
-    problems.extend([*check_numbers(), *check_comparisons()] if built else ())
+    problems.extend([*check_numbers(), *check_scripts(), *check_comparisons()] if built else ())
     if commands < 50 or links < 100:
         problems.append(f"only {commands} commands and {links} links were found: the test looked in the wrong place")
     print("\n".join(problems) if problems else f"{len(PAGES)} pages, {links} links, {commands} commands: all hold")
