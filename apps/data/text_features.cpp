@@ -294,13 +294,13 @@ StaticVectors StaticVectors::load(const std::filesystem::path& folder) {
   const std::filesystem::path own = is_nested ? folder / "0_StaticEmbedding" : folder;
   for (const char* const name : {"tokenizer.json", "model.safetensors"})
     check(path_exists(own / name), folder, " is no folder of static vectors: it has no ", name);
-  return {read_file(own / "tokenizer.json", most_bytes), read_file(own / "model.safetensors", most_bytes),
-          own.string()};
+  const std::string tokenizer =
+      without_lengths(read_file(own / "tokenizer.json", most_bytes), (own / "tokenizer.json").string());
+  return {tokenizer, read_file(own / "model.safetensors", most_bytes), own.string()};
 }
 
 StaticVectors::StaticVectors(std::string_view tokenizer, std::string_view tensors, const std::string& source)
-    : json_(without_lengths(tokenizer, source + "/tokenizer.json")),
-      tokenizer_(Tokenizer::from_json(json_, source + "/tokenizer.json")) {
+    : json_(tokenizer), tokenizer_(Tokenizer::from_json(json_, source + "/tokenizer.json")) {
   UnsupportedTensors unread;
   const std::string file = source + "/model.safetensors";
   std::tie(table_, width_) =
