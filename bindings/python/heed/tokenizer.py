@@ -16,7 +16,7 @@ from . import _library as lib
 if TYPE_CHECKING:
     from .run import Run
 
-Span = Tuple[int, int]
+Place = Tuple[int, int]
 
 
 class Tokenizer:
@@ -76,7 +76,7 @@ class Tokenizer:
         """Returns the tokens of a text as the tokenizer's file spells them: "##s", "Ġthe", "▁the"."""
         return list(self._encoded([text], add_special_tokens, spelled=True)[0]["tokens"])
 
-    def offsets(self, text: str, add_special_tokens: bool = True) -> List[Span]:
+    def offsets(self, text: str, add_special_tokens: bool = True) -> List[Tuple[int, int]]:
         """Returns the place of each token: it spells text[begin:end], in any case or accents, without spaces around it.
         What is added around the text has (0, 0); unknown tokens in a row may share a place. Raises heed.Error for a token
         that is not in the text.
@@ -91,16 +91,16 @@ def _folded(text: str) -> str:
     return re.sub(r"[\s▁]", " ", "".join(character for character in plain if not unicodedata.combining(character)))
 
 
-def _places(text: str, ids: List[int], pieces: List[bytes], special: Set[int], unknown: Optional[int]) -> List[Span]:
+def _places(text: str, ids: List[int], pieces: List[bytes], special: Set[int], unknown: Optional[int]) -> List[Place]:
     """Returns the place in the text of each token, which spells a piece."""
     parts = [_folded(character) for character in text]
     folded, character_at = "".join(parts), [i for i, part in enumerate(parts) for _ in part] + [len(text)]
     places, at, waiting, group, joined = [(0, 0)] * len(ids), 0, [], [], b""  # type: ignore[var-annotated]
 
-    def span(begin: int, end: int) -> Span:
+    def span(begin: int, end: int) -> Place:
         return (character_at[begin], max(character_at[end - 1] + 1, character_at[end])) if end > begin else (0, 0)
 
-    def find(piece: str) -> Optional[Span]:
+    def find(piece: str) -> Optional[Place]:
         """Finds a piece after spaces and what normalisers remove or, after unknown tokens, anything."""
         bare = piece.strip(" ")
         begin = at if bare or not waiting else folded.find(piece, len(folded) - len(folded[at:].lstrip(" ")))
